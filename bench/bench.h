@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * bench: what the rows of our side share: parameters, the clock, measuring, reporting.
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <heddle/runtime.h>
+#include <heddle/task.h>
+
+#define BATCH 1000
+#define DEPTH 1000
+#define RING  1000
+
+/* The key=value arguments of the command line. */
+struct params {
+    unsigned workers;
+    bool stackless; /* kind=task rather than kind=fiber */
+    unsigned ms;    /* how long the measured part lasts */
+    unsigned count; /* of the million rows */
+};
+extern struct params params;
+
+/* A call that cannot fail here: if it does, the sample is worthless. */
+#define MUST(call)                                                                       \
+    do {                                                                                 \
+        const int must_error = (call);                                                   \
+        if (must_error != 0) {                                                           \
+            fprintf(stderr, "%s:%d: %s = %d\n", __FILE__, __LINE__, #call, must_error);  \
+            abort();                                                                     \
+        }                                                                                \
+    } while (0)
+
+double now_ns(void);
+void spin_ns(double ns);
+double resident_bytes(void);
+void report(const char *key, double value);
+
+/* Sort the latencies and report their median as `ns`, and `ns_p99`. */
+void report_latencies(double *latencies, size_t count);
+
+/* Report ns per operation, where work(n) performs n * ops operations. Finding an n that
+ * lasts params.ms is the warm-up. */
+typedef void work_fn(uint64_t n);
+void measure(double ops, work_fn *work);
+
+/* Options for params.workers workers. */
+hd_options bench_options(void);
+
+/* Run `root` as the first fiber of a runtime with params.workers workers. */
+void run_in_fiber(hd_fn *root);
+
+/* Spawn a stackless task from a fiber and wait for it: how fibers measure what tasks do. */
+void run_task(hd_poll_fn *poll, const void *state, size_t state_bytes);
+
+/* The rows; bench/README.md says what each does. */
+void row_switch(void);
+void row_yield(void);
+void row_spawn_one(void);
+void row_spawn_batch(void);
+void row_spawn_foreign(void);
+void row_spawn_foreign_batch(void);
+void row_chain(void);
+void row_pingpong(void);
+void row_pingpong_threads(void);
+void row_ring(void);
+void row_million(void);
+void row_million_parked(void);
+void row_steal_searching(void);
+void row_steal_parked(void);
+void row_futex(void);
+void row_futex_pingpong(void);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Heddle's side of the benchmark: `heddle_bench ROW [key=value]...` runs one sample of
+ * one row, warm-up included, and prints `key value` lines. What each row does, on every
+ * side, is in bench/README.md.
+ */
+#include "bench.h"
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct params params = {.workers = 1, .ms = 80, .count = 1000000};
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} rows[] = {
+    {"switch", row_switch},
+    {"yield", row_yield},
+    {"spawn_one", row_spawn_one},
+    {"spawn_batch", row_spawn_batch},
+    {"spawn_foreign", row_spawn_foreign},
+    {"spawn_foreign_batch", row_spawn_foreign_batch},
+    {"chain", row_chain},
+    {"pingpong", row_pingpong},
+    {"pingpong_threads", row_pingpong_threads},
+    {"ring", row_ring},
+    {"million", row_million},
+    {"million_parked", row_million_parked},
+    {"steal_searching", row_steal_searching},
+    {"steal_parked", row_steal_parked},
+    {"futex", row_futex},
+    {"futex_pingpong", row_futex_pingpong},
+};
+
+double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+void spin_ns(double ns)
+{
+    const double end = now_ns() + ns;
+    while (now_ns() < end) {
+    }
+}
+
+double resident_bytes(void)
+{
+    unsigned long size = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%lu %lu", &size, &resident) != 2) abort();
+    fclose(file);
+    return (double)resident * (double)sysconf(_SC_PAGESIZE);
+}
+
+void report(const char *key, double value)
+{
+    printf("%s %.3f\n", key, value);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void report_latencies(double *latencies, size_t count)
+{
+    qsort(latencies, count, sizeof *latencies, compare);
+    report("ns", latencies[count / 2]);
+    report("ns_p99", latencies[count * 99 / 100]);
+}
+
+void measure(double ops, work_fn *work)
+{
+    const double target = (double)params.ms * 1e6;
+    uint64_t n = 1;
+    for (;; n *= 2) {
+        const double start = now_ns();
+        work(n);
+        const double took = now_ns() - start;
+        if (took >= target / 8) {
+            n = (uint64_t)((double)n * target / took) + 1;
+            break;
+        }
+    }
+    const double start = now_ns();
+    work(n);
+    report("ns", (now_ns() - start) / (double)n / ops);
+}
+
+hd_options bench_options(void)
+{
+    hd_options options = HD_OPTIONS_INIT;
+    options.world = HD_WORLD_LIVE;
+    options.workers = params.workers;
+    return options;
+}
+
+void run_in_fiber(hd_fn *root)
+{
+    const hd_options options = bench_options();
+    MUST(hd_run(root, NULL, &options));
+}
+
+void run_task(hd_poll_fn *poll, const void *state, size_t state_bytes)
+{
+    hd_task *handle;
+    MUST(hd_spawn_poll(&handle, poll, state, state_bytes));
+    MUST(hd_join(handle, NULL));
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: heddle_bench ROW [kind=fiber|task] [workers=N] [ms=N] [count=N]\n"
+                    "rows:");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) fprintf(stderr, " %s", rows[i].name);
+    fprintf(stderr, "\n");
+    return 2;
+}
+
+static bool parse(const char *arg)
+{
+    if (strcmp(arg, "kind=fiber") == 0) return true;
+    if (strcmp(arg, "kind=task") == 0) return params.stackless = true;
+    return sscanf(arg, "workers=%u", &params.workers) == 1 ||
+           sscanf(arg, "ms=%u", &params.ms) == 1 || sscanf(arg, "count=%u", &params.count) == 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) return usage();
+    for (int i = 2; i < argc; i++)
+        if (!parse(argv[i])) return usage();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (strcmp(argv[1], rows[i].name) == 0) {
+            rows[i].run();
+            return 0;
+        }
+    }
+    return usage();
+}

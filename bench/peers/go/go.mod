@@ -1,0 +1,3 @@
+module heddle.bench/go
+
+go 1.19

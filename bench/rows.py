@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""What the benchmark compares, and the targets: the one list that bench/run works through.
+
+A Sample is one command: a program and its arguments. A Row compares one number of two
+samples. Rows of one group share their samples, which are interleaved round by round.
+"""
+
+import re
+from typing import NamedTuple, Optional
+
+PROGRAMS = {  # side: (name in the table, path below build/)
+    "heddle": ("Heddle", "bench/bench/heddle_bench"),
+    "go": ("Go", "bench-peers/go_bench"),
+    "tokio": ("Tokio", "bench-peers/tokio_bench"),
+    "boost": ("Boost", "bench-peers/boost_bench"),
+}
+
+
+class Sample(NamedTuple):
+    side: str
+    args: str  # the row of the program and its parameters
+
+
+class Row(NamedTuple):
+    section: str
+    name: str
+    subject: Sample  # ours, as a rule
+    against: Sample
+    against_name: str
+    metric: str = "ns"
+    ratio_max: Optional[float] = None  # target: subject / against
+    value_max: Optional[float] = None  # target: subject, in the metric's unit
+    group: str = ""
+    heavy: bool = False  # seconds long: few rounds, after one that is thrown away
+
+    @property
+    def id(self):
+        parts = (self.section, self.name, self.against_name)
+        return "/".join(re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)
+
+
+def versus(section, name, args, kind=None, heavy=False, **targets):
+    """Our row against the same row of each peer named in targets (None: no target)."""
+    ours = Sample("heddle", f"{args} kind={kind}" if kind else args)
+    return [
+        Row(section, name, ours, Sample(peer, args), PROGRAMS[peer][0], ratio_max=target,
+            group=f"{section} {name}", heavy=heavy)
+        for peer, target in targets.items()
+    ]
+
+
+def spawn_rows(section, kind, others, peer, target_1, target_2):
+    """Spawn and join; `others` have rows from inside the runtime only."""
+    rows = []
+    for workers, target in ((1, target_1), (2, target_2)):
+        for name, args, inside in (
+            ("one by one", "spawn_one", True),
+            ("batches of 1000", "spawn_batch", True),
+            ("foreign thread, one by one", "spawn_foreign", False),
+            ("foreign thread, batches", "spawn_foreign_batch", False),
+        ):
+            extra = {other: None for other in others if inside}
+            rows += versus(section, f"{name}, {workers}w", f"{args} workers={workers}", kind,
+                           **{peer: target}, **extra)
+    return rows
+
+
+def scale_rows(subject_side, name, args, target):
+    """More workers than needed, each figure against the same program with one worker."""
+    section = "more workers than needed"
+    return [
+        Row(section, f"{name}, {workers}w", Sample(subject_side, f"{args} workers={workers}"),
+            Sample(subject_side, f"{args} workers=1"), "1 worker", ratio_max=target,
+            group=f"{section} {name}")
+        for workers in (2, 4, 16)
+    ]
+
+
+def steal_rows(name, args, ratio_max=None, value_max=None):
+    """Against the kernel's own wake-up of a sleeping thread on another CPU."""
+    section = "steal latency"
+    ours, futex = Sample("heddle", args), Sample("heddle", "futex")
+    return [
+        Row(section, f"{name}, median", ours, futex, "futex wake", ratio_max=ratio_max,
+            value_max=value_max, group=section),
+        Row(section, f"{name}, p99", ours, futex, "futex wake", metric="ns_p99", group=section),
+    ]
+
+
+def parked_rows(name, kind, peer, bytes_metric, bytes_max):
+    """A million alive at the same time: what they cost to hold, and to create and wake."""
+    section = "a million"
+    args = "million_parked workers=2"
+    ours, theirs = Sample("heddle", f"{args} kind={kind}"), Sample(peer, args)
+    shared = dict(group=f"{section} parked {name}", heavy=True)
+    return [
+        Row(section, f"{name}: create, park all, wake all, 2w", ours, theirs,
+            PROGRAMS[peer][0], **shared),
+        Row(section, f"{name}: resident bytes each, parked", ours, theirs, PROGRAMS[peer][0],
+            metric=bytes_metric, value_max=bytes_max, **shared),
+    ]
+
+
+FIBER, TASK = "spawn+join, fiber", "spawn+join, stackless task"
+WAKE = "wakes"
+
+ROWS = [
+    *versus("switch", "raw switch", "switch", boost=0.5),
+    *versus("switch", "yield, 1w", "yield workers=1", go=0.25, tokio=None, boost=None),
+
+    *spawn_rows(FIBER, "fiber", ["boost"], "go", 0.15, 0.25),
+    *spawn_rows(TASK, "task", [], "tokio", 0.15, 0.25),
+
+    *versus("chained spawn", "fiber, 1w", "chain workers=1", "fiber", go=None),
+    *versus("chained spawn", "fiber, 2w", "chain workers=2", "fiber", go=None),
+    *versus("chained spawn", "stackless task, 1w", "chain workers=1", "task", tokio=None),
+    *versus("chained spawn", "stackless task, 2w", "chain workers=2", "task", tokio=None),
+
+    *versus(WAKE, "fiber ping-pong, 1w", "pingpong workers=1", "fiber", go=0.15, boost=None),
+    *versus(WAKE, "fiber ping-pong, 2w", "pingpong workers=2", "fiber", go=1.0),
+    *versus(WAKE, "fiber ping-pong, a thread each", "pingpong_threads workers=2", "fiber",
+            go=1.0),
+    Row(WAKE, "fiber ping-pong, a thread each",
+        Sample("heddle", "pingpong_threads workers=2 kind=fiber"),
+        Sample("heddle", "futex_pingpong"), "futex",
+        group=f"{WAKE} fiber ping-pong, a thread each"),
+    *versus(WAKE, "stackless ping-pong, 1w", "pingpong workers=1", "task", tokio=None),
+    *versus(WAKE, "stackless ping-pong, 2w", "pingpong workers=2", "task", tokio=None),
+    *versus(WAKE, "stackless ping-pong, a thread each", "pingpong_threads workers=2", "task",
+            tokio=None),
+    *versus(WAKE, "ring of 1000 fibers, hop, 1w", "ring workers=1", "fiber", go=0.25),
+    *versus(WAKE, "ring of 1000 fibers, hop, 2w", "ring workers=2", "fiber", go=0.25),
+    *versus(WAKE, "ring of 1000 stackless, hop, 1w", "ring workers=1", "task", tokio=None),
+    *versus(WAKE, "ring of 1000 stackless, hop, 2w", "ring workers=2", "task", tokio=None),
+
+    *steal_rows("searching thief", "steal_searching", value_max=2000),
+    *steal_rows("parked thief", "steal_parked", ratio_max=1.2),
+
+    *versus("a million", "fibers: create and finish, 1w", "million workers=1", "fiber",
+            heavy=True, go=0.25),
+    *versus("a million", "fibers: create and finish, 2w", "million workers=2", "fiber",
+            heavy=True, go=0.25),
+    *versus("a million", "stackless: create and finish, 1w", "million workers=1", "task",
+            heavy=True, tokio=None),
+    *versus("a million", "stackless: create and finish, 2w", "million workers=2", "task",
+            heavy=True, tokio=None),
+    *parked_rows("fibers", "fiber", "go", "bytes", 4608),
+    *parked_rows("stackless", "task", "tokio", "bytes_beyond_state", 256),
+
+    *scale_rows("heddle", "fiber one by one", "spawn_one kind=fiber", 1.5),
+    *scale_rows("heddle", "stackless one by one", "spawn_one kind=task", 1.5),
+    *scale_rows("heddle", "fiber ping-pong", "pingpong kind=fiber", 1.5),
+    *scale_rows("go", "Go: one by one", "spawn_one", None),
+    *scale_rows("go", "Go: ping-pong", "pingpong", None),
+    *scale_rows("tokio", "Tokio: one by one", "spawn_one", None),
+    *scale_rows("tokio", "Tokio: ping-pong", "pingpong", None),
+]

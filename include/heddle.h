@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * heddle: concurrent programs in C that run on all cores, and replay from a seed.
+ *
+ * The umbrella header. One header per module stands beside it in heddle/.
+ */
+#ifndef HEDDLE_H
+#define HEDDLE_H
+
+#include <heddle/base.h>
+#include <heddle/runtime.h>
+#include <heddle/task.h>
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * runtime: the workers that run tasks, and the world they run in.
+ *
+ * A program usually calls hd_run() once. Programs that embed Heddle create a
+ * runtime, spawn into it from any thread, and destroy it; several runtimes can
+ * live in one process, one after another or at once.
+ *
+ * Worlds. In the live world a runtime is work-stealing over its worker threads.
+ * In the sim world it is one thread: whichever thread waits (in hd_run, in a join,
+ * in hd_runtime_drain) drives it, time is virtual, and the next task is chosen by
+ * the seed. HEDDLE_SEED=n in the environment turns any program into a sim run;
+ * set-user-ID programs ignore it.
+ */
+#ifndef HEDDLE_RUNTIME_H
+#define HEDDLE_RUNTIME_H
+
+#include <stdio.h>
+
+#include <heddle/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hd_runtime hd_runtime;
+
+/* A fiber's function, and the one hd_run() takes. */
+typedef int hd_fn(void *arg);
+
+typedef enum hd_world {
+    HD_WORLD_AUTO, /* HEDDLE_SEED set: sim with that seed; otherwise live */
+    HD_WORLD_LIVE,
+    HD_WORLD_SIM,
+} hd_world;
+
+typedef enum hd_policy {
+    HD_POLICY_FAIR,  /* FIFO ring of 256, thieves take half */
+    HD_POLICY_LOCAL, /* LIFO deque, thieves take the oldest, one at a time */
+} hd_policy;
+
+typedef enum hd_sim_order {
+    HD_SIM_RANDOM,  /* any ready task may be next: finds bugs */
+    HD_SIM_WORKERS, /* the live scheduler's own order, workers interleaved by the seed */
+} hd_sim_order;
+
+typedef enum hd_guard {
+    HD_GUARD_AUTO,     /* the best that works here */
+    HD_GUARD_MADVISE,  /* MADV_GUARD_INSTALL: millions of stacks, Linux 6.13 */
+    HD_GUARD_MPROTECT, /* about 32,000 stacks under the default vm.max_map_count */
+    HD_GUARD_CANARY,   /* found at the next switch, not at the fault */
+} hd_guard;
+
+/* Every field left 0 takes its default. */
+typedef struct hd_options {
+    size_t size;
+    hd_world world;
+    uint64_t seed;          /* sim only; HEDDLE_SEED wins under HD_WORLD_AUTO */
+    unsigned workers;       /* 1 to 256; default: CPUs this process may use; in sim 1 */
+    hd_policy policy;
+    hd_sim_order sim_order;
+
+    /* Stacks. */
+    size_t stack_bytes;     /* usable bytes of a fiber's stack; default 64 KiB */
+    hd_guard guard;
+    bool report_overflow;   /* install a SIGSEGV handler that names the fiber that
+                             * overflowed; hd_run() always asks for it */
+
+    /* Scheduling. The defaults suit most programs. */
+    unsigned lifo_cap;              /* LIFO slot hits in a row; default 3 */
+    unsigned poll_budget;           /* task switches between maintenance; default 128 */
+    unsigned inject_interval_min;   /* default 8 switches */
+    unsigned inject_interval_max;   /* default 255 switches */
+    int64_t inject_latency_ns;      /* target for the adaptive interval; default 1 ms */
+    unsigned ewma_percent;          /* weight of a new measurement; default 10 */
+    unsigned steal_scan_max;        /* victims probed in one search; default 4 */
+    unsigned spin_rounds;           /* search rounds before a worker parks; default 16,
+                                     * 1 with more workers than CPUs */
+} hd_options;
+
+#ifdef __cplusplus
+#define HD_OPTIONS_INIT                                                                  \
+    ([] {                                                                                \
+        hd_options o = hd_options();                                                             \
+        o.size = sizeof(o);                                                              \
+        return o;                                                                        \
+    }())
+#else
+#define HD_OPTIONS_INIT {.size = sizeof(hd_options)}
+#endif
+
+/* Run `fn` as the first fiber of a new runtime, wait until it and every task it
+ * left behind have ended, and destroy the runtime. Tasks still alive when `fn`
+ * returns are cancelled.
+ * Context: thread.  Switches: no.  Allocates: yes.
+ * Returns: what `fn` returned; -ENOMEM, -EINVAL for options that make no sense
+ * (hd_options_error() says which). */
+HD_API int hd_run(hd_fn *fn, void *arg, const hd_options *options);
+
+/* Create a runtime and start its workers.
+ * Context: any.  Switches: no.  Allocates: yes.
+ * Returns: 0, -ENOMEM, -EAGAIN if a thread cannot be started, -EINVAL. */
+HD_API HD_MUST_USE int hd_runtime_create(hd_runtime **runtime, const hd_options *options);
+
+/* Why these options are refused, in one sentence; NULL if they are fine.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API const char *hd_options_error(const hd_options *options);
+
+/* Wait until no task is alive, or until the deadline.
+ * Context: thread outside the runtime.  Switches: no.  Allocates: no.
+ * Returns: 0, -ETIMEDOUT, -EDEADLK in sim if nothing can ever run again, -EINVAL
+ * from inside the runtime. */
+HD_API HD_MUST_USE int hd_runtime_drain(hd_runtime *runtime, int64_t deadline);
+
+/* Refuse new tasks, cancel those alive, and wait for them. On a timeout the runtime
+ * is still there, refusing spawns, and the call may be repeated.
+ * Context: thread outside the runtime.  Switches: no.  Allocates: no.
+ * Returns: 0, -ETIMEDOUT, -EINVAL from inside the runtime. */
+HD_API HD_MUST_USE int hd_runtime_shutdown(hd_runtime *runtime, int64_t deadline);
+
+/* Shut down without a time limit, stop the workers, and free everything. Handles
+ * and wakers of its tasks must have been dropped.
+ * Context: thread outside the runtime.  Switches: no.  Allocates: no. */
+HD_API void hd_runtime_destroy(hd_runtime *runtime);
+
+/* The runtime whose task or worker calls this; NULL on other threads.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API hd_runtime *hd_runtime_self(void);
+
+/* Nanoseconds on the runtime's clock: monotonic in live, virtual in sim. With NULL,
+ * the calling task's runtime, or the live clock outside any.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API int64_t hd_now(hd_runtime *runtime);
+
+/* The absolute deadline `ms` milliseconds from now on hd_now(NULL)'s clock.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API int64_t hd_after_ms(int64_t ms);
+
+/* The world this runtime runs in, and its seed (0 in live).
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API hd_world hd_runtime_world(const hd_runtime *runtime);
+HD_API uint64_t hd_runtime_seed(const hd_runtime *runtime);
+
+/* Scheduling events so far, folded into one number: in sim, equal for equal
+ * programs and seeds (level D3), and different as soon as any choice differs. In
+ * live it is a fingerprint of what happened, not reproducible.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API uint64_t hd_runtime_digest(hd_runtime *runtime);
+
+/* Counters since the runtime was created, summed over its workers. Each is exact
+ * once the runtime is quiet; a running one is read without stopping it. */
+typedef struct hd_stats {
+    unsigned workers;
+    uint64_t submitted;      /* tasks spawned */
+    uint64_t completed;      /* tasks ended */
+    uint64_t polls;          /* times a task was run */
+    uint64_t steal_attempts; /* victims probed */
+    uint64_t steals;         /* probes that brought tasks */
+    uint64_t stolen;         /* tasks they brought */
+    uint64_t lifo_hits;      /* polls served from a LIFO slot */
+    uint64_t injected;       /* tasks that went through the injection queue */
+    uint64_t overflows;      /* times a full local queue spilled */
+    uint64_t parks;          /* times a worker went to sleep */
+    uint64_t unparks;        /* times one was woken */
+    uint64_t searches;       /* times one began to look for work elsewhere */
+    uint64_t run_ns_avg;     /* moving average of one run of a task, sampled */
+    uint64_t run_ns_max;     /* longest sampled run */
+    uint64_t alive;          /* submitted - completed */
+    unsigned inject_interval;/* adaptive interval now, the smallest of the workers' */
+} hd_stats;
+
+/* Context: any.  Switches: no.  Allocates: no. */
+HD_API void hd_runtime_stats(hd_runtime *runtime, hd_stats *stats);
+
+/* Write counters, workers and live tasks as text, for people.
+ * Context: any.  Switches: no.  Allocates: no (but stdio may). */
+HD_API void hd_runtime_dump(hd_runtime *runtime, FILE *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

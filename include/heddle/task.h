@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * task: units of work. A fiber is straight-line code on its own stack; a stackless
+ * task is a poll function whose state lives in the task.
+ *
+ * Both kinds have an id, a name, a spawn site, a join handle, a cancel flag with a
+ * shield depth, and wakers. A handle is one reference: every handle is ended
+ * exactly once, by a successful hd_join(), hd_join_until(), hd_join_try(), a ready
+ * hd_join_poll(), or by hd_detach().
+ */
+#ifndef HEDDLE_TASK_H
+#define HEDDLE_TASK_H
+
+#include <heddle/base.h>
+#include <heddle/runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hd_task hd_task;
+
+/* What a poll function says: come back after a wake, or done. */
+typedef enum hd_poll {
+    HD_PENDING,
+    HD_READY,
+} hd_poll;
+
+/* A stackless task's step. On HD_READY the task ends with *result; on HD_PENDING it
+ * sleeps until a waker of it fires. `state` is the task's own memory. */
+typedef hd_poll hd_poll_fn(void *state, int *result);
+
+/* Called once when a stackless task's state goes away, whether it ended or was
+ * dropped at shutdown. */
+typedef void hd_drop_fn(void *state);
+
+#define HD_SAVE_FP 1u /* the fiber keeps its own rounding mode and FP traps */
+
+typedef struct hd_spawn_options {
+    size_t size;
+    hd_runtime *runtime;  /* default: the caller's; required on a plain thread */
+    const char *name;     /* copied, at most 31 bytes */
+    size_t stack_bytes;   /* fibers; default: the runtime's */
+    unsigned flags;       /* fibers; HD_SAVE_FP */
+    hd_drop_fn *drop;     /* stackless tasks */
+    const hd_site *site;  /* default: where the macro stands */
+} hd_spawn_options;
+
+#ifdef __cplusplus
+#define HD_SPAWN_OPTIONS_INIT                                                                  \
+    ([] {                                                                                \
+        hd_spawn_options o = hd_spawn_options();                                                             \
+        o.size = sizeof(o);                                                              \
+        return o;                                                                        \
+    }())
+#else
+#define HD_SPAWN_OPTIONS_INIT {.size = sizeof(hd_spawn_options)}
+#endif
+
+/* Spawn a fiber that runs fn(arg). With handle NULL it is detached from the start.
+ * Context: any.  Switches: no.  Allocates: yes, cached.
+ * Returns: 0, -ENOMEM, -ESHUTDOWN, -EINVAL (no runtime, or a stack size outside
+ * 16 KiB to 1 GiB). */
+#define hd_spawn(handle, fn, arg) hd_spawn_at((handle), (fn), (arg), NULL, HD_SITE)
+#define hd_spawn_with(handle, fn, arg, options)                                          \
+    hd_spawn_at((handle), (fn), (arg), (options), HD_SITE)
+HD_API int hd_spawn_at(hd_task **handle, hd_fn *fn, void *arg,
+                       const hd_spawn_options *options, const hd_site *site);
+
+/* Spawn a stackless task. `state_bytes` bytes are copied from `state` into the task
+ * (zeroed if `state` is NULL), aligned to 16.
+ * Context: any.  Switches: no.  Allocates: yes, cached.
+ * Returns: 0, -ENOMEM, -ESHUTDOWN, -EINVAL (no runtime, or over 1 MiB of state). */
+#define hd_spawn_poll(handle, poll, state, state_bytes)                                  \
+    hd_spawn_poll_at((handle), (poll), (state), (state_bytes), NULL, HD_SITE)
+#define hd_spawn_poll_with(handle, poll, state, state_bytes, options)                    \
+    hd_spawn_poll_at((handle), (poll), (state), (state_bytes), (options), HD_SITE)
+HD_API int hd_spawn_poll_at(hd_task **handle, hd_poll_fn *poll, const void *state,
+                            size_t state_bytes, const hd_spawn_options *options,
+                            const hd_site *site);
+
+/* ---- joining ---- */
+
+/* Wait until the task ends, store what it returned in *result (may be NULL), and
+ * end the handle. A stackless task uses hd_join_poll() instead.
+ * Context: fiber or thread.  Switches: yes.  Allocates: no.
+ * Cancel: the handle stays with the caller.
+ * Returns: 0, -ECANCELED (the caller is cancelled), -EDEADLK (a task joining
+ * itself, or sim with nothing left to run), -EINVAL from a stackless task. */
+HD_API HD_MUST_USE int hd_join(hd_task *handle, int *result);
+
+/* The same, until a deadline on a plain thread.
+ * Context: thread.  Switches: no.  Allocates: no.
+ * Returns: as hd_join(), and -ETIMEDOUT with the handle still the caller's; -EINVAL
+ * from inside a runtime. */
+HD_API HD_MUST_USE int hd_join_until(hd_task *handle, int *result, int64_t deadline);
+
+/* Like hd_join() without waiting.
+ * Context: any.  Switches: no.  Allocates: no.
+ * Returns: 0, or -EAGAIN with the handle still the caller's. */
+HD_API HD_MUST_USE int hd_join_try(hd_task *handle, int *result);
+
+/* From a stackless task's poll function: HD_READY ends the handle; HD_PENDING means
+ * this task is woken when the other ends. If the caller gives up, hd_detach().
+ * Context: stackless task.  Switches: no.  Allocates: no. */
+HD_API HD_MUST_USE hd_poll hd_join_poll(hd_task *handle, int *result);
+
+/* End the handle; the task runs on by itself.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API void hd_detach(hd_task *handle);
+
+/* ---- the running task ---- */
+
+/* Let other ready tasks run first.
+ * Context: fiber; elsewhere a hint.  Switches: yes.  Allocates: no. */
+HD_API void hd_yield(void);
+
+/* Sleep until a waker of this fiber fires. One wake that came first is remembered,
+ * so the order of hd_waker_wake() and hd_park() does not matter. May return early:
+ * call it in a loop around the condition. On a plain thread it is misuse.
+ * Context: fiber.  Switches: yes.  Allocates: no.
+ * Returns: 0, -ECANCELED at once while a cancel is in effect, -EINVAL elsewhere. */
+HD_API int hd_park(void);
+
+/* The id of the running task, unique in its runtime, from 1; 0 outside any.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API uint64_t hd_self_id(void);
+
+/* The name of the running task; "" if it has none, or outside any.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API const char *hd_self_name(void);
+
+/* ---- inspecting a handle ---- */
+
+HD_API uint64_t hd_task_id(const hd_task *handle);
+HD_API const char *hd_task_name(const hd_task *handle);
+HD_API const hd_site *hd_task_site(const hd_task *handle);
+
+/* Bytes of stack the running fiber's stack has ever used, rounded up to a page at
+ * most; it may have served other fibers before. 0 outside a fiber.
+ * Context: fiber.  Switches: no.  Allocates: no. */
+HD_API size_t hd_stack_high_water(void);
+
+/* ---- cancelling ---- */
+
+/* Ask the task to end. The flag stays set; a sleeping task wakes, and every wait it
+ * enters from then on returns -ECANCELED, unless it is shielded.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API void hd_cancel(hd_task *handle);
+
+/* Whether a cancel is in effect for the running task: asked for, and no shield held.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API bool hd_cancelled(void);
+
+/* Defer cancellation of the running task until the matching hd_unshield(). Nests.
+ * Context: fiber or stackless task.  Switches: no.  Allocates: no.
+ * Returns: 0, -EOVERFLOW at depth 255, -EINVAL outside a task, or, for
+ * hd_unshield(), without a shield. */
+HD_API int hd_shield(void);
+HD_API int hd_unshield(void);
+
+/* ---- waking ---- */
+
+/* A counted reference to a task that can make it run again, from any thread. */
+typedef struct hd_waker {
+    hd_task *task; /* private */
+} hd_waker;
+
+/* A waker of the running task; {NULL} outside any.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API HD_MUST_USE hd_waker hd_waker_self(void);
+
+/* Another waker of the same task.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API HD_MUST_USE hd_waker hd_waker_clone(hd_waker waker);
+
+/* Make the task run again, and end the waker. Waking a task that has ended, or that
+ * is about to run anyway, does nothing.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API void hd_waker_wake(hd_waker waker);
+
+/* The same, keeping the waker.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API void hd_waker_wake_keep(hd_waker waker);
+
+/* End the waker without waking.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API void hd_waker_drop(hd_waker waker);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * thread: OS threads, and the one thread-local pointer of the library.
+ *
+ * A fiber may wake up on another thread, and compilers cache thread-local addresses
+ * across calls they can see into. So the pointer is read by volatile assembly, which
+ * they must repeat, and is asked for again after every switch.
+ */
+#ifndef HDI_OS_THREAD_H
+#define HDI_OS_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/atomics.h"
+
+struct hdi_thread {
+#if HDI_MODEL
+    void *model;
+#else
+    pthread_t id;
+#endif
+    void (*entry)(void *arg);
+    void *arg;
+};
+
+/* Start a thread with all signals blocked. Returns: 0, or -EAGAIN. */
+int hdi_thread_start(struct hdi_thread *thread, void (*entry)(void *), void *arg,
+                     const char *name);
+void hdi_thread_join(struct hdi_thread *thread);
+
+/* Let another OS thread run. */
+void hdi_thread_yield(void);
+
+/* CPUs this process may use, at least 1. */
+unsigned hdi_cpu_count(void);
+
+extern __thread void *hdi_thread_pointer; /* only for the next function */
+
+/* The calling thread's pointer; NULL until set. */
+static inline void *hdi_thread_self(void)
+{
+#if HDI_MODEL
+    return *hdi_model_thread_slot();
+#else
+    void *self;
+#if defined(__x86_64__)
+    __asm__ volatile("movq hdi_thread_pointer@gottpoff(%%rip), %0\n\t"
+                     "movq %%fs:(%0), %0"
+                     : "=r"(self));
+#elif defined(__aarch64__)
+    uintptr_t offset;
+    __asm__ volatile("mrs %0, tpidr_el0\n\t"
+                     "adrp %1, :gottprel:hdi_thread_pointer\n\t"
+                     "ldr %1, [%1, #:gottprel_lo12:hdi_thread_pointer]\n\t"
+                     "ldr %0, [%0, %1]"
+                     : "=&r"(self), "=&r"(offset));
+#endif
+    return self;
+#endif
+}
+
+void hdi_thread_set_self(void *self);
+
+/* A number that identifies the calling OS thread while it lives, never 0. */
+uintptr_t hdi_thread_id(void);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+#include "sched/bag.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+
+void hdi_bag_init(struct hdi_bag *bag)
+{
+    *bag = (struct hdi_bag){0};
+}
+
+void hdi_bag_fini(struct hdi_bag *bag)
+{
+    free(bag->tasks);
+    hdi_bag_init(bag);
+}
+
+bool hdi_bag_reserve(struct hdi_bag *bag, size_t capacity)
+{
+    if (capacity <= bag->capacity) return true;
+    size_t room = bag->capacity ? bag->capacity : 64;
+    while (room < capacity) room *= 2;
+    struct hd_task **tasks = realloc(bag->tasks, room * sizeof(*tasks));
+    if (!tasks) return false;
+    bag->tasks = tasks;
+    bag->capacity = room;
+    return true;
+}
+
+bool hdi_bag_push(struct hdi_bag *bag, struct hd_task *task)
+{
+    if (bag->count == bag->capacity) return false;
+    bag->tasks[bag->count++] = task;
+    return true;
+}
+
+struct hd_task *hdi_bag_take(struct hdi_bag *bag, size_t index)
+{
+    HDI_ASSERT(index < bag->count);
+    struct hd_task *task = bag->tasks[index];
+    bag->tasks[index] = bag->tasks[--bag->count]; /* BAG-1 */
+    return task;
+}

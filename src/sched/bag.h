@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * bag: the sim world's run queue: any task in it may be the next.
+ *
+ * Owner  the thread that drives the simulation; no atomics.
+ */
+#ifndef HDI_SCHED_BAG_H
+#define HDI_SCHED_BAG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct hd_task;
+
+/* BAG-1: tasks[0 .. count) in the order they came, except where taken ones left gaps
+ * that were filled from the end; so the content depends on nothing but the calls. */
+struct hdi_bag {
+    struct hd_task **tasks;
+    size_t count;
+    size_t capacity;
+};
+
+void hdi_bag_init(struct hdi_bag *bag);
+void hdi_bag_fini(struct hdi_bag *bag);
+
+/* Room for `capacity` tasks in all. Returns false if memory is short. */
+bool hdi_bag_reserve(struct hdi_bag *bag, size_t capacity);
+
+/* Returns false, changing nothing, if there is no room. */
+bool hdi_bag_push(struct hdi_bag *bag, struct hd_task *task);
+
+/* Take the task at `index`, in [0, count). */
+struct hd_task *hdi_bag_take(struct hdi_bag *bag, size_t index);
+
+#endif

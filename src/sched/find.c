@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * find: where a worker puts runnable tasks, and where it finds the next.
+ *
+ * The order of the steps is in sched/worker.h.
+ */
+#include "base/check.h"
+#include "sched/runtime.h"
+
+/* ---- putting ---- */
+
+static void inject(struct hd_runtime *runtime, struct hd_task *const *tasks, unsigned count)
+{
+    hdi_inject_push(&runtime->inject, tasks, count);
+    runtime->world->notify(runtime);
+}
+
+/* The local queue is full: half of it and the task go to the injection queue in one
+ * batch. Where a thief is at work there will be room soon, and only the task goes. */
+static void overflow(struct hdi_worker *worker, struct hd_task *task)
+{
+    struct hd_task *batch[HDI_RING_CAP / 2 + 1];
+    unsigned count = 0;
+    if (worker->queue.shape == HDI_RUNQ_RING) count = hdi_ring_spill(&worker->queue.ring, batch);
+    batch[count++] = task;
+    hdi_count(&worker->counters.overflows);
+    inject(worker->exec.runtime, batch, count);
+}
+
+static void push_local(struct hdi_worker *worker, struct hd_task *task)
+{
+    struct hd_runtime *runtime = worker->exec.runtime;
+    if (hdi_unlikely(!hdi_runq_push(&worker->queue, task))) {
+        overflow(worker, task);
+        return;
+    }
+    if (runtime->worker_count == 1) return;
+    /* A lone task is ours: we look next. A second one is worth another worker. */
+    if (hdi_load_relaxed(&worker->lifo.task) || hdi_runq_count(&worker->queue) > 1) {
+        runtime->world->notify(runtime);
+    }
+}
+
+void hdi_worker_submit(struct hdi_worker *worker, struct hd_task *task)
+{
+    if (hdi_unlikely(worker->parking)) {
+        inject(worker->exec.runtime, &task, 1);
+        return;
+    }
+    if (worker->queue.shape == HDI_RUNQ_RING) {
+        struct hd_task *evicted;
+        if (hdi_likely(hdi_lifo_put(&worker->lifo, task, &evicted))) task = evicted;
+        if (!task) return;
+    }
+    push_local(worker, task);
+}
+
+void hdi_worker_submit_last(struct hdi_worker *worker, struct hd_task *task)
+{
+    if (worker->queue.shape == HDI_RUNQ_DEQUE) {
+        inject(worker->exec.runtime, &task, 1); /* At the deque's end it would be next. */
+    } else {
+        push_local(worker, task);
+    }
+}
+
+void hdi_sched_submit(struct hd_task *task)
+{
+    struct hdi_worker *worker = hdi_worker_self();
+    if (hdi_likely(worker && worker->exec.runtime == task->runtime)) {
+        hdi_worker_submit(worker, task);
+    } else {
+        inject(task->runtime, &task, 1);
+    }
+}
+
+/* ---- finding ---- */
+
+/* Move a fair share of the injection queue to the local queue and return the first. */
+static struct hd_task *take_injected(struct hdi_worker *worker, bool busy)
+{
+    struct hd_runtime *runtime = worker->exec.runtime;
+    const uint32_t length = hdi_inject_length(&runtime->inject);
+    if (length == 0) return NULL;
+    if (worker->queue.shape == HDI_RUNQ_BAG) {
+        (void)hdi_bag_reserve(&worker->queue.bag, worker->queue.bag.count + length);
+    }
+    unsigned share = hdi_inject_share(length, runtime->worker_count, busy);
+    const unsigned room = hdi_runq_room(&worker->queue);
+    if (share > room + 1) share = room + 1;
+    struct hd_task *batch[HDI_INJECT_BATCH_MAX];
+    const unsigned count = hdi_inject_pop(&runtime->inject, batch, share);
+    for (unsigned i = 1; i < count; i++) {
+        /* A thief still copying can hold slots that looked free. */
+        if (!hdi_runq_push(&worker->queue, batch[i])) {
+            inject(runtime, &batch[i], count - i);
+            break;
+        }
+    }
+    return count > 0 ? batch[0] : NULL;
+}
+
+static struct hd_task *take_lifo(struct hdi_worker *worker)
+{
+    struct hd_task *task = hdi_lifo_take(&worker->lifo);
+    if (task) hdi_count(&worker->counters.lifo_hits);
+    return task;
+}
+
+/* Step 1: what a busy worker would otherwise never come to. */
+static struct hd_task *take_overdue(struct hdi_worker *worker)
+{
+    worker->tick = 0;
+    struct hd_task *task = take_injected(worker, true);
+    return task ? task : hdi_runq_pop_oldest(&worker->queue);
+}
+
+/* Steps 2 and 3. */
+static struct hd_task *take_own(struct hdi_worker *worker)
+{
+    if (worker->lifo_run < worker->lifo_cap) {
+        struct hd_task *task = take_lifo(worker);
+        if (task) {
+            worker->lifo_run++;
+            return task;
+        }
+    }
+    worker->lifo_run = 0;
+    return hdi_runq_pop(&worker->queue, &worker->prng);
+}
+
+struct hd_task *hdi_find_quick(struct hdi_worker *worker)
+{
+    if (worker->tick + 1 >= worker->interval) return NULL;
+    struct hd_task *task = take_own(worker);
+    if (task) worker->tick++;
+    return task;
+}
+
+struct hd_task *hdi_find_local(struct hdi_worker *worker)
+{
+    struct hd_task *task = NULL;
+    if (hdi_unlikely(++worker->tick >= worker->interval)) task = take_overdue(worker);
+    if (!task) task = take_own(worker);
+    if (!task) task = take_lifo(worker);
+    if (!task) task = take_injected(worker, false);
+    return task;
+}
+
+/* A LIFO slot is its owner's for the moment, and a thief's look at it stops the
+ * owner's CPU. Only a worker that has not begun a task for a while is stuck in one. */
+static struct hd_task *steal_lifo(struct hdi_worker *victim)
+{
+    if (!hdi_load_relaxed(&victim->lifo.task)) return NULL;
+    const uint64_t polls = hdi_load_relaxed(&victim->counters.polls);
+    for (int i = 0; i < (HDI_MODEL ? 1 : 64); i++) hdi_cpu_relax();
+    if (hdi_load_relaxed(&victim->counters.polls) != polls) return NULL;
+    return hdi_lifo_steal(&victim->lifo);
+}
+
+static struct hd_task *steal_from(struct hdi_worker *worker, struct hdi_worker *victim, bool last)
+{
+    hdi_count(&worker->counters.steal_attempts);
+    unsigned moved;
+    struct hd_task *task = hdi_runq_steal(&victim->queue, &worker->queue, &moved);
+    if (!task && last) task = steal_lifo(victim);
+    if (task) {
+        hdi_count(&worker->counters.steals);
+        hdi_count_add(&worker->counters.stolen, moved + 1);
+    }
+    return task;
+}
+
+struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, bool last)
+{
+    struct hd_runtime *runtime = worker->exec.runtime;
+    const unsigned count = runtime->worker_count;
+    unsigned scans = count - 1 < scan_max ? count - 1 : scan_max;
+    unsigned victim = hdi_prng_below(&worker->prng, count);
+    for (; scans > 0; victim = victim + 1 < count ? victim + 1 : 0) {
+        if (victim == worker->index) continue;
+        struct hd_task *task = steal_from(worker, &runtime->workers[victim], last);
+        if (task) return task;
+        scans--;
+    }
+    return take_injected(worker, false);
+}
+
+bool hdi_find_visible(struct hd_runtime *runtime)
+{
+    if (hdi_inject_length(&runtime->inject) > 0) return true;
+    for (unsigned i = 0; i < runtime->worker_count; i++) {
+        if (hdi_runq_count(&runtime->workers[i].queue) > 0) return true;
+    }
+    return false;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * runtime: creating, draining, shutting down and destroying a runtime.
+ *
+ * Draining. A worker that parks as the last one tells whoever drains, who then counts:
+ *
+ *   drainer                                 worker
+ *   1. draining + 1                         1. idle.counts: parked + 1
+ *   2. idle.counts: all parked?             2. all parked: draining?
+ *      then count at once                      then quiet + 1, wake
+ *   3. wait for quiet to change
+ *
+ * Both 2 follow a read-modify-write of one word (sched/idle.h), so one sees the other.
+ */
+#include "sched/runtime.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <heddle/task.h>
+
+#include "base/check.h"
+#include "os/clock.h"
+#include "os/membarrier.h"
+#include "task/state.h"
+
+/* ---- creating ---- */
+
+static bool lookup_overflow(const void *address, struct hdi_overflow_info *info)
+{
+    const struct hd_task *task = hdi_task_self();
+    if (!task || task->kind != HDI_TASK_FIBER || !task->fiber.stack) return false;
+    if (!hdi_stack_guards(task->fiber.stack, address)) return false;
+    *info = (struct hdi_overflow_info){
+        .id = task->id,
+        .name = task->name,
+        .site = task->site,
+        .stack_bytes = task->fiber.stack->bytes,
+    };
+    return true;
+}
+
+static enum hdi_runq_shape queue_shape(const hd_options *options)
+{
+    if (options->world == HD_WORLD_SIM && options->sim_order == HD_SIM_RANDOM) return HDI_RUNQ_BAG;
+    return options->policy == HD_POLICY_LOCAL ? HDI_RUNQ_DEQUE : HDI_RUNQ_RING;
+}
+
+static void worker_init(struct hd_runtime *runtime, unsigned index)
+{
+    struct hdi_worker *worker = &runtime->workers[index];
+    worker->exec.runtime = runtime;
+    worker->index = index;
+    worker->budget = runtime->options.poll_budget;
+    worker->lifo_cap = runtime->options.lifo_cap;
+    enum { FIRST_GUESS_NS = 50000 }; /* a run's length, soon corrected */
+    hdi_store_relaxed(&worker->counters.run_ns_avg, FIRST_GUESS_NS);
+    hdi_worker_adapt(worker, FIRST_GUESS_NS);
+    const bool sim = runtime->world->kind == HD_WORLD_SIM;
+    worker->direct = !sim; /* In sim every choice is the seed's. */
+    worker->digest = sim ? &runtime->sim.digest : &worker->own_digest;
+    const uint64_t entropy = runtime->world->entropy(runtime);
+    hdi_prng_init(&worker->prng, hdi_stream_draw(entropy, HDI_PURPOSE_STEAL, index, 0));
+    hdi_stack_cache_init(&worker->stacks, &runtime->stacks);
+    for (unsigned i = 0; i < HDI_TASK_CLASSES; i++) {
+        hdi_slab_cache_init(&worker->tasks[i], &runtime->tasks[i]);
+    }
+    hdi_runq_init(&worker->queue, queue_shape(&runtime->options));
+    hdi_parker_init(&worker->parker);
+}
+
+static void *alloc_lines(size_t bytes)
+{
+    bytes = (bytes + HDI_CACHE_LINE - 1) & ~(size_t)(HDI_CACHE_LINE - 1);
+    void *memory = aligned_alloc(HDI_CACHE_LINE, bytes);
+    if (memory) __builtin_memset(memory, 0, bytes);
+    return memory;
+}
+
+static void workers_fini(struct hd_runtime *runtime)
+{
+    for (unsigned i = 0; i < runtime->worker_count; i++) hdi_runq_fini(&runtime->workers[i].queue);
+}
+
+static int start(struct hd_runtime *runtime)
+{
+    if (runtime->options.report_overflow) {
+        const int err = hdi_overflow_install(lookup_overflow);
+        if (err) return err;
+    }
+    const int err = runtime->world->start(runtime);
+    if (err && runtime->options.report_overflow) hdi_overflow_uninstall();
+    return err;
+}
+
+/* Everything but the memory of *runtime itself. */
+static int runtime_init(struct hd_runtime *runtime, const hd_options *options)
+{
+    hdi_barrier_init();
+    runtime->options = *options;
+    runtime->world = options->world == HD_WORLD_SIM ? &hdi_world_sim : &hdi_world_live;
+    runtime->worker_count = options->workers;
+    hdi_inject_init(&runtime->inject);
+    hdi_idle_init(&runtime->idle, options->workers);
+    hdi_store_relaxed(&runtime->id_next, 1); /* Nobody else knows it yet. */
+    int err = hdi_tasks_init(runtime);
+    if (err) return err;
+    hdi_prng_init(&runtime->sim.prng,
+                  hdi_stream_draw(options->seed, HDI_PURPOSE_SIM_ORDER, 0, 0));
+    for (unsigned i = 0; i < runtime->worker_count; i++) worker_init(runtime, i);
+    err = start(runtime);
+    if (err) {
+        workers_fini(runtime);
+        hdi_tasks_fini(runtime);
+    }
+    return err;
+}
+
+int hd_runtime_create(hd_runtime **out, const hd_options *options)
+{
+    hd_options resolved;
+    if (hdi_options_resolve(options, &resolved)) return -EINVAL;
+    struct hd_runtime *runtime = alloc_lines(sizeof(*runtime));
+    if (!runtime) return -ENOMEM;
+    runtime->workers = alloc_lines(sizeof(*runtime->workers) * resolved.workers);
+    const int err = runtime->workers ? runtime_init(runtime, &resolved) : -ENOMEM;
+    if (err) {
+        free(runtime->workers);
+        free(runtime);
+        return err;
+    }
+    *out = runtime;
+    return 0;
+}
+
+/* ---- ending ---- */
+
+static bool inside(const struct hd_runtime *runtime)
+{
+    const struct hdi_exec *exec = hdi_exec_self();
+    return exec && exec->runtime == runtime;
+}
+
+/* Whether nothing is alive, ordered after the caller's draining + 1. */
+static bool all_ended(struct hd_runtime *runtime)
+{
+    (void)hdi_idle_parked(&runtime->idle); /* the drainer's step 2 */
+    return hdi_runtime_alive(runtime) == 0;
+}
+
+static int drain(struct hd_runtime *runtime, int64_t deadline)
+{
+    for (;;) {
+        const uint32_t seen = hdi_load_acquire(&runtime->quiet);
+        if (all_ended(runtime)) return 0;
+        const int err = runtime->world->wait(runtime, &runtime->quiet, seen, deadline);
+        if (err == -ETIMEDOUT || err == -EDEADLK) return all_ended(runtime) ? 0 : err;
+    }
+}
+
+int hd_runtime_drain(hd_runtime *runtime, int64_t deadline)
+{
+    if (inside(runtime)) return -EINVAL;
+    hdi_fetch_add_acq_rel(&runtime->draining, 1);
+    const int err = drain(runtime, deadline);
+    hdi_fetch_sub_acq_rel(&runtime->draining, 1);
+    return err;
+}
+
+static void cancel_one(struct hd_task *task, void *arg)
+{
+    (void)arg;
+    hd_cancel(task);
+}
+
+static void drop_one(struct hd_task *task, void *arg)
+{
+    struct hd_runtime *runtime = task->runtime;
+    bool *dropped = arg;
+    if (!hdi_task_drop_idle(task)) return;
+    *dropped = true;
+    hdi_fetch_add_acq_rel(&runtime->foreign_completed, 1);
+}
+
+/* A stackless task that was polled after its cancel and still waits has no stack to
+ * unwind: it is dropped where it stands. */
+static bool drop_pending(struct hd_runtime *runtime)
+{
+    bool dropped = false;
+    hdi_runtime_for_each_task(runtime, drop_one, &dropped);
+    return dropped;
+}
+
+static bool is_quiet(struct hd_runtime *runtime)
+{
+    return hdi_idle_parked(&runtime->idle) == runtime->worker_count && !hdi_find_visible(runtime);
+}
+
+static int end_all(struct hd_runtime *runtime, int64_t deadline)
+{
+    for (;;) {
+        const uint32_t seen = hdi_load_acquire(&runtime->quiet);
+        hdi_runtime_for_each_task(runtime, cancel_one, NULL);
+        if (all_ended(runtime)) return 0;
+        if (is_quiet(runtime) && drop_pending(runtime)) continue;
+        const int err = runtime->world->wait(runtime, &runtime->quiet, seen, deadline);
+        if (err == -EDEADLK && drop_pending(runtime)) continue;
+        if (err == -ETIMEDOUT || err == -EDEADLK) return all_ended(runtime) ? 0 : err;
+    }
+}
+
+int hd_runtime_shutdown(hd_runtime *runtime, int64_t deadline)
+{
+    if (inside(runtime)) return -EINVAL;
+    hdi_store_release(&runtime->closing, true);
+    hdi_fetch_add_acq_rel(&runtime->draining, 1);
+    const int err = end_all(runtime, deadline);
+    hdi_fetch_sub_acq_rel(&runtime->draining, 1);
+    return err;
+}
+
+static void check_no_leak(struct hd_runtime *runtime)
+{
+    struct hd_task *task;
+    if (!hdi_runtime_leaked(runtime, &task)) return;
+    fprintf(stderr, "heddle: task %llu \"%s\", spawned at %s:%d, has a handle or waker left\n",
+            (unsigned long long)task->id, task->name, task->site ? task->site->file : "?",
+            task->site ? task->site->line : 0);
+    hdi_fail(__FILE__, __LINE__, "hd_runtime_destroy() with handles or wakers alive");
+}
+
+void hd_runtime_destroy(hd_runtime *runtime)
+{
+    const int err = hd_runtime_shutdown(runtime, HD_FOREVER);
+    HD_CHECK_MSG(err != -EINVAL, "hd_runtime_destroy() from inside the runtime");
+    HD_CHECK_MSG(err != -EDEADLK, "hd_runtime_destroy(): tasks are left that can never end");
+    runtime->world->stop(runtime);
+    if (runtime->options.report_overflow) hdi_overflow_uninstall();
+    check_no_leak(runtime);
+    workers_fini(runtime);
+    hdi_tasks_fini(runtime);
+    free(runtime->workers);
+    free(runtime);
+}
+
+/* ---- the short way ---- */
+
+int hd_run(hd_fn *fn, void *arg, const hd_options *options)
+{
+    hd_options own = HD_OPTIONS_INIT;
+    if (options) own = *options;
+    own.report_overflow = true;
+    hd_runtime *runtime;
+    int err = hd_runtime_create(&runtime, &own);
+    if (err) return err;
+    hd_spawn_options spawn = HD_SPAWN_OPTIONS_INIT;
+    spawn.runtime = runtime;
+    spawn.name = "main";
+    hd_task *main_task;
+    int result = 0;
+    err = hd_spawn_with(&main_task, fn, arg, &spawn);
+    if (!err) {
+        err = hd_join(main_task, &result);
+        if (err) hd_detach(main_task); /* sim: it can never end by itself */
+    }
+    hd_runtime_destroy(runtime);
+    return err ? err : result;
+}
+
+/* ---- asking ---- */
+
+hd_runtime *hd_runtime_self(void)
+{
+    const struct hdi_exec *exec = hdi_exec_self();
+    return exec ? exec->runtime : NULL;
+}
+
+int64_t hd_now(hd_runtime *runtime)
+{
+    if (!runtime) runtime = hd_runtime_self();
+    return runtime ? runtime->world->now(runtime) : hdi_clock_now();
+}
+
+int64_t hd_after_ms(int64_t ms)
+{
+    const int64_t now = hd_now(NULL);
+    return ms > (INT64_MAX - now) / 1000000 ? HD_FOREVER : now + ms * 1000000;
+}
+
+hd_world hd_runtime_world(const hd_runtime *runtime)
+{
+    return runtime->world->kind;
+}
+
+uint64_t hd_runtime_seed(const hd_runtime *runtime)
+{
+    return runtime->options.seed;
+}
+
+const char *hd_version(void)
+{
+    return HD_VERSION;
+}
+
+int hdi_sched_thread_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word,
+                          uint32_t expected, int64_t deadline_ns)
+{
+    return runtime->world->wait(runtime, word, expected, deadline_ns);
+}
+
+void hdi_sched_thread_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word)
+{
+    runtime->world->wake(runtime, word);
+}

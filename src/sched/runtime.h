@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * runtime: what the workers of one runtime share, and the world it lives in.
+ */
+#ifndef HDI_SCHED_RUNTIME_H
+#define HDI_SCHED_RUNTIME_H
+
+#include <heddle/runtime.h>
+
+#include "base/list.h"
+#include "base/slab.h"
+#include "sched/idle.h"
+#include "sched/inject.h"
+#include "sched/worker.h"
+
+/* The seam between one program and its worlds. Nothing else reads a clock or a random
+ * source, or decides how to wait. */
+struct hdi_world {
+    hd_world kind;
+    int64_t (*now)(struct hd_runtime *runtime);
+    uint64_t (*entropy)(struct hd_runtime *runtime);
+    /* Start and stop what runs tasks. start returns 0 or -errno, and has then stopped
+     * what it had started. */
+    int (*start)(struct hd_runtime *runtime);
+    void (*stop)(struct hd_runtime *runtime);
+    /* A task was put into a queue that others can take from. */
+    void (*notify)(struct hd_runtime *runtime);
+    /* A plain thread waits until *word differs from `expected`, and is woken.
+     * Returns: 0, -ETIMEDOUT, -EDEADLK if nothing can change it any more. */
+    int (*wait)(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t expected,
+                int64_t deadline_ns);
+    void (*wake)(struct hd_runtime *runtime, _Atomic(uint32_t) *word);
+};
+
+extern const struct hdi_world hdi_world_live; /* sched/live.c */
+extern const struct hdi_world hdi_world_sim;  /* sim/world.c */
+
+/* The sim world's own state. */
+struct hdi_sim_state {
+    struct hdi_mutex drive;    /* held by the thread that runs the simulation */
+    _Atomic(uint32_t) event;   /* counts what may end a wait; futex */
+    _Atomic(bool) foreign;     /* another OS thread has taken part */
+    _Atomic(uintptr_t) driver; /* the thread that drove last; 0: none yet */
+    int64_t now_ns;            /* drive */
+    _Atomic(uint64_t) digest;  /* drive writes, relaxed */
+    struct hdi_prng prng;      /* drive: the order of everything */
+};
+
+struct hd_runtime {
+    hd_options options; /* constant; every default filled in */
+    const struct hdi_world *world;
+    unsigned worker_count;
+    struct hdi_worker *workers; /* array */
+
+    struct hdi_inject inject;
+    struct hdi_idle idle;
+    alignas(HDI_CACHE_LINE) _Atomic(uint32_t) wake_from; /* where the next wake-up looks first */
+    _Atomic(bool) stopping;      /* workers leave when they find no task */
+    _Atomic(bool) closing;       /* spawns are refused */
+    _Atomic(uint32_t) draining;  /* somebody waits for quiet: tell them */
+    _Atomic(uint32_t) quiet;     /* counts times all workers parked while draining; futex */
+
+    alignas(HDI_CACHE_LINE) _Atomic(uint64_t) id_next; /* blocks of ids */
+    _Atomic(uint64_t) foreign_submitted;               /* spawned outside any worker */
+    _Atomic(uint64_t) foreign_completed;               /* dropped at shutdown */
+
+    struct hdi_stack_pool stacks;
+    struct hdi_slab tasks[HDI_TASK_CLASSES];
+    struct hdi_mutex large_lock;
+    struct hdi_list large; /* large_lock: tasks too big for a slab */
+
+    struct hdi_sim_state sim;
+};
+
+/* sched/spawn.c */
+
+/* Tasks alive: exact when every worker is parked. */
+uint64_t hdi_runtime_alive(struct hd_runtime *runtime);
+
+/* Call fn for every live task, with a reference held meanwhile. */
+void hdi_runtime_for_each_task(struct hd_runtime *runtime,
+                               void (*fn)(struct hd_task *task, void *arg), void *arg);
+
+/* Whether any task memory is still referenced; *task then names one. */
+bool hdi_runtime_leaked(struct hd_runtime *runtime, struct hd_task **task);
+
+int hdi_tasks_init(struct hd_runtime *runtime);
+void hdi_tasks_fini(struct hd_runtime *runtime);
+
+/* sched/options.c: fill every default into *out. Returns NULL, or what is wrong. */
+const char *hdi_options_resolve(const hd_options *in, hd_options *out);
+
+/* What scheduling events add to the digest. */
+enum hdi_event {
+    HDI_EVENT_SPAWN = 1,
+    HDI_EVENT_RUN = 2,
+    HDI_EVENT_END = 3,
+};
+
+/* One writer; relaxed because a reader wants a number, not an order. */
+static inline void hdi_digest_add(_Atomic(uint64_t) *digest, enum hdi_event event, uint64_t id)
+{
+    uint64_t mixed = hdi_load_relaxed(digest) ^ (id << 2 | (uint64_t)event);
+    mixed *= UINT64_C(0x9e3779b97f4a7c15);
+    hdi_store_relaxed(digest, mixed ^ (mixed >> 29));
+}
+
+#endif

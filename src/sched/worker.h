@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * worker: one thread's share of a runtime: its queues, caches and counters.
+ *
+ * Lifecycle
+ *
+ *             found                 nothing found               claimed, or found on
+ *   RUNNING <------- SEARCHING <-+- ------------> PARKED --+    the second look
+ *      |                 ^       |                         |
+ *      +- nothing local -+       +-------------------------+
+ *
+ * Finding work (sched/find.c), each step only if the ones before brought nothing:
+ *   1. every `interval` runs: the injection queue first
+ *   2. the LIFO slot, at most lifo_cap times in a row
+ *   3. the local queue
+ *   4. the LIFO slot again, if the cap held it back and the queue is empty
+ *   5. the injection queue: a fair share goes to the local queue, where thieves see it
+ *   6. search: steal from others, a bounded scan from a random start, and the injection
+ *      queue, for some rounds; on the last round also LIFO slots of stuck workers
+ *   7. park
+ *
+ * Fairness (tested in tests/sim/fairness_test.c). With L = lifo_cap, I = the interval
+ * (at most inject_interval_max) and Q = tasks before it in the local queue, a task in
+ * the ring runs within (Q + 1) * (L + 1) * I / (I - 1) + 1 runs of its worker; a task
+ * at place k of the injection queue reaches a local queue within
+ * I * ceil((k + 1) / 4) runs of any one worker. Under the local policy newer tasks
+ * overtake, but every interval one oldest task runs.
+ */
+#ifndef HDI_SCHED_WORKER_H
+#define HDI_SCHED_WORKER_H
+
+#include "base/prng.h"
+#include "ctx/overflow.h"
+#include "base/slab.h"
+#include "os/thread.h"
+#include "sched/lifo.h"
+#include "sched/park.h"
+#include "sched/runq.h"
+#include "task/exec.h"
+
+enum { HDI_TASK_CLASSES = 6, HDI_TASK_LARGE = HDI_TASK_CLASSES };
+
+/* Written by the worker alone, with relaxed stores; read by anyone, relaxed: each is a
+ * number of its own and orders nothing. */
+struct hdi_counters {
+    _Atomic(uint64_t) submitted;
+    _Atomic(uint64_t) completed;
+    _Atomic(uint64_t) polls;
+    _Atomic(uint64_t) steal_attempts;
+    _Atomic(uint64_t) steals;
+    _Atomic(uint64_t) stolen;
+    _Atomic(uint64_t) lifo_hits;
+    _Atomic(uint64_t) overflows;
+    _Atomic(uint64_t) parks;
+    _Atomic(uint64_t) unparks;
+    _Atomic(uint64_t) searches;
+    _Atomic(uint64_t) run_ns_avg;
+    _Atomic(uint64_t) run_ns_max;
+    _Atomic(uint64_t) inject_interval; /* adaptive, in runs */
+};
+
+static inline void hdi_count_add(_Atomic(uint64_t) *counter, uint64_t n)
+{
+    hdi_store_relaxed(counter, hdi_load_relaxed(counter) + n);
+}
+
+static inline void hdi_count(_Atomic(uint64_t) *counter)
+{
+    hdi_count_add(counter, 1);
+}
+
+/* All fields are the worker's own, except where noted. */
+struct hdi_worker {
+    struct hdi_exec exec; /* first: the thread's self pointer is this */
+    unsigned index;
+    bool searching;       /* counted in idle.counts */
+    bool parking;         /* between "no work" and awake again: local submits are injected */
+    bool direct;          /* fibers may switch to each other without the loop: not in sim */
+    struct hd_task *handed; /* taken from a queue by a fiber that left, to be run next */
+    unsigned lifo_cap;    /* the option, at hand */
+    unsigned lifo_run;    /* LIFO hits in a row */
+    unsigned tick;        /* runs since the injection queue was looked at first */
+    unsigned interval;    /* the counter of the same name, at hand */
+    unsigned budget;      /* runs until maintenance */
+    int64_t busy_since;   /* start of the measured stretch; 0: none */
+    uint64_t id_next, id_end; /* a block of task ids */
+    _Atomic(uint64_t) *digest; /* its own, or in sim the one of the runtime; relaxed */
+    _Atomic(uint64_t) own_digest;
+    struct hdi_prng prng;
+    struct hdi_stack_cache stacks;
+    struct hdi_slab_cache tasks[HDI_TASK_CLASSES];
+    struct hdi_overflow_thread overflow;
+    struct hdi_thread thread;
+
+    alignas(HDI_CACHE_LINE) struct hdi_lifo lifo;   /* thieves too */
+    struct hdi_runq queue;                          /* thieves too */
+    alignas(HDI_CACHE_LINE) struct hdi_parker parker; /* any thread unparks */
+    alignas(HDI_CACHE_LINE) struct hdi_counters counters;
+};
+
+/* The calling thread's worker; NULL on plain threads. */
+static inline struct hdi_worker *hdi_worker_self(void)
+{
+    return (struct hdi_worker *)hdi_exec_self();
+}
+
+/* sched/worker.c */
+
+/* A worker thread's life. */
+void hdi_worker_main(void *worker);
+
+/* Run one task that was taken from a queue. */
+void hdi_worker_run(struct hdi_worker *worker, struct hd_task *task);
+
+/* Adapt the interval to the measured length of a run: short runs, rare looks at the
+ * injection queue. */
+void hdi_worker_adapt(struct hdi_worker *worker, uint64_t run_ns);
+
+/* Make the calling thread run as this worker, or as none. */
+void hdi_worker_enter(struct hdi_worker *worker);
+void hdi_worker_leave(struct hdi_worker *worker);
+
+/* sched/find.c */
+
+/* Steps 1 to 5. Returns NULL if there is no work here. */
+struct hd_task *hdi_find_local(struct hdi_worker *worker);
+
+/* Steps 2 and 3, on the stack of a fiber that leaves. Returns NULL also when the loop
+ * should have a say. */
+struct hd_task *hdi_find_quick(struct hdi_worker *worker);
+
+/* One round of step 6 over at most `scan_max` victims. `last`: also the LIFO slots of
+ * workers that seem stuck. */
+struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, bool last);
+
+/* Whether any queue that can be stolen from has a task: the second look. */
+bool hdi_find_visible(struct hd_runtime *runtime);
+
+/* Put a runnable task into this worker's own queues, and wake another worker if there
+ * is now something to steal. */
+void hdi_worker_submit(struct hdi_worker *worker, struct hd_task *task);
+
+/* The same for a task that gave way: behind all others. */
+void hdi_worker_submit_last(struct hdi_worker *worker, struct hd_task *task);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * exec: a thread that runs tasks, as far as tasks need to know it.
+ *
+ * The thread's self pointer (os/thread.h) is its struct hdi_exec, the first member of
+ * a worker; it is NULL on plain threads. A fiber must ask for it again after every
+ * switch: it may have woken up elsewhere.
+ */
+#ifndef HDI_TASK_EXEC_H
+#define HDI_TASK_EXEC_H
+
+#include "ctx/context.h"
+#include "os/thread.h"
+#include "task/task.h"
+
+/* What is done with a fiber that switched away, once its context is saved
+ * (SWITCH-4). */
+enum hdi_after {
+    HDI_AFTER_YIELD,
+    HDI_AFTER_PARK,
+    HDI_AFTER_EXIT,
+};
+
+struct hdi_exec {
+    struct hdi_context context; /* the scheduler's own stack */
+    struct hd_task *current;    /* the running task; NULL in between */
+    struct hd_task *left;       /* the fiber that switched away and is not settled yet */
+    enum hdi_after after;       /* what is to be done with it */
+    struct hd_runtime *runtime;
+    struct hdi_fp_control fp;   /* the thread's control words while an HD_SAVE_FP fiber runs */
+};
+
+static inline struct hdi_exec *hdi_exec_self(void)
+{
+    return hdi_thread_self();
+}
+
+/* The running task; NULL outside any. */
+static inline struct hd_task *hdi_task_self(void)
+{
+    struct hdi_exec *exec = hdi_exec_self();
+    return exec ? exec->current : NULL;
+}
+
+/* ---- what the scheduler provides (sched/worker.c) ---- */
+
+/* Where a fiber that leaves is to go: another fiber, which is current and RUNNING from
+ * now on, or the scheduler's own context. */
+struct hdi_context *hdi_sched_next(struct hdi_exec *exec);
+
+/* Do with exec->left what is to be done, now that its context is saved (SWITCH-4).
+ * Context: first thing after every switch, on the side that was switched to. */
+void hdi_sched_settle(struct hdi_exec *exec);
+
+/* ---- switching ---- */
+
+/* A fiber has just been switched to. Another fiber may have switched here directly. */
+HDI_ALWAYS_INLINE void hdi_exec_arrived(void)
+{
+    struct hdi_exec *exec = hdi_exec_self();
+    if (exec->left) hdi_sched_settle(exec);
+}
+
+/* Run a fiber until some fiber switches back here.
+ * Context: the scheduler's stack. The fiber is current, RUNNING and prepared. */
+HDI_ALWAYS_INLINE void hdi_fiber_resume(struct hdi_exec *exec, struct hd_task *task)
+{
+    if (hdi_unlikely(task->save_fp)) {
+        hdi_fp_save(&exec->fp);
+        hdi_fp_load(&task->fiber.fp);
+    }
+    hdi_context_switch(&exec->context, &task->fiber.context);
+    if (hdi_unlikely(exec->left->save_fp)) {
+        hdi_fp_save(&exec->left->fiber.fp);
+        hdi_fp_load(&exec->fp);
+    }
+    hdi_sched_settle(exec);
+}
+
+/* Leave the running fiber until it is resumed, perhaps on another thread.
+ * Context: fiber. */
+HDI_ALWAYS_INLINE void hdi_fiber_leave(struct hdi_exec *exec, enum hdi_after after)
+{
+    struct hd_task *task = exec->current;
+    exec->left = task;
+    exec->after = after;
+    hdi_context_switch(&task->fiber.context, hdi_sched_next(exec));
+    hdi_exec_arrived();
+}
+
+/* task/fiber.c: make a stack ready for the fiber's first run. */
+void hdi_fiber_prepare(struct hd_task *task, struct hdi_stack *stack);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fiber: tasks with a stack of their own.
+ *
+ * A fiber leaves its stack by a switch to the scheduler of the worker it runs on, or
+ * straight to the next fiber. It becomes wakeable only there, after its context is
+ * saved (SWITCH-4): until then its word says RUNNING, and a wake only leaves NOTIFIED.
+ */
+#include <errno.h>
+
+#include <heddle/task.h>
+
+#include "base/check.h"
+#include "base/mutant.h"
+#include "task/exec.h"
+#include "task/state.h"
+
+static void fiber_main(void *arg)
+{
+    struct hd_task *task = arg;
+    hdi_context_entered(&task->fiber.context);
+    hdi_exec_arrived();
+    task->result = task->fiber.fn(task->fiber.arg);
+    struct hdi_exec *exec = hdi_exec_self(); /* asked for only now: fn may have moved */
+    HD_CHECK(exec && exec->current == task);
+    exec->left = task;
+    exec->after = HDI_AFTER_EXIT;
+    hdi_context_exit(&task->fiber.context, &exec->context);
+    hdi_fail(__FILE__, __LINE__, "an ended fiber was resumed");
+}
+
+void hdi_fiber_prepare(struct hd_task *task, struct hdi_stack *stack)
+{
+    task->fiber.stack = stack;
+    stack->owner = task;
+    task->canary = stack->guard == HD_GUARD_CANARY;
+    if (task->save_fp) hdi_fp_save(&task->fiber.fp); /* It starts with the worker's words. */
+    hdi_context_prepare(&task->fiber.context, stack, fiber_main, task);
+}
+
+void hd_yield(void)
+{
+    struct hdi_exec *exec = hdi_exec_self();
+    if (!exec || !exec->current) {
+        hdi_thread_yield();
+    } else if (exec->current->kind == HDI_TASK_FIBER) {
+        hdi_fiber_leave(exec, HDI_AFTER_YIELD);
+    }
+}
+
+int hd_park(void)
+{
+    struct hdi_exec *exec = hdi_exec_self();
+    if (!exec || !exec->current || exec->current->kind != HDI_TASK_FIBER) return -EINVAL;
+    struct hd_task *task = exec->current;
+    /* Relaxed: a cancel we miss here has set NOTIFIED, and the park will not sleep. */
+    if (hdi_word_cancelled(hdi_load_relaxed(&task->word))) return -ECANCELED;
+    if (!hdi_transition_take_notified(&task->word)) hdi_fiber_leave(exec, HDI_AFTER_PARK);
+    return hdi_word_cancelled(hdi_load_relaxed(&task->word)) ? -ECANCELED : 0;
+}
+
+size_t hd_stack_high_water(void)
+{
+    struct hd_task *task = hdi_task_self();
+    if (!task || task->kind != HDI_TASK_FIBER) return 0;
+    return hdi_stack_high_water(task->fiber.stack);
+}

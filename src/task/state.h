@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * state: the task word, and the only functions that change it: those on the way of every
+ * switch at the end of this file, the others in state.c.
+ *
+ *   63        40 39       32 31     24 23        16 15       0
+ *   | references | shields   | flags   | lifecycle  | unused  |
+ *
+ *            spawn             run                park
+ *   (none) ---------> SCHEDULED ----> RUNNING ----------> IDLE
+ *                      ^  ^  ^           | |  |             |
+ *                      |  |  +-- yield --+ |  +-> COMPLETE <+  (dropped at shutdown)
+ *                      |  +- park, notified+                |
+ *                      +---------------- wake, cancel ------+
+ *
+ * Flags
+ *   NOTIFIED       a wake came while the task was RUNNING or SCHEDULED: it must run
+ *                  (or, for a fiber, may pass one park) once more.
+ *   CANCELLED      asked to end; stays set. Takes effect while no shield is held.
+ *   JOIN_INTEREST  a handle exists.
+ *   JOIN_WAKER     `joiner` is set and belongs to the completer; the handle's owner may
+ *                  take it back by clearing the flag, which fails once COMPLETE.
+ *
+ * Orders. Every transition is one acquire-release CAS, so each sees all that the ones
+ * before it saw (edge W): what a waker wrote before waking is seen by the run it
+ * caused; what a run wrote is seen by the next run and, through COMPLETE, by the
+ * joiner; whoever drops the last reference sees everything.
+ *
+ * Rejected
+ *   Dropping SCHEDULED as a state of its own saves one CAS a run (3 ns), but a wake
+ *   then cannot tell "will run anyway" from "is running", and every burst of wakes
+ *   costs a superfluous run.
+ */
+#ifndef HDI_TASK_STATE_H
+#define HDI_TASK_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/atomics.h"
+#include "base/check.h"
+#include "base/mutant.h"
+
+#define HDI_STATE_MUST_USE __attribute__((warn_unused_result))
+
+enum hdi_lifecycle {
+    HDI_IDLE,
+    HDI_SCHEDULED,
+    HDI_RUNNING,
+    HDI_COMPLETE,
+};
+
+#define HDI_LIFECYCLE_SHIFT 16
+#define HDI_LIFECYCLE_MASK  (UINT64_C(0xff) << HDI_LIFECYCLE_SHIFT)
+#define HDI_NOTIFIED        (UINT64_C(1) << 24)
+#define HDI_CANCELLED       (UINT64_C(1) << 25)
+#define HDI_JOIN_INTEREST   (UINT64_C(1) << 26)
+#define HDI_JOIN_WAKER      (UINT64_C(1) << 27)
+#define HDI_SHIELD_SHIFT    32
+#define HDI_SHIELD_ONE      (UINT64_C(1) << HDI_SHIELD_SHIFT)
+#define HDI_SHIELD_MASK     (UINT64_C(0xff) << HDI_SHIELD_SHIFT)
+#define HDI_REF_SHIFT       40
+#define HDI_REF_ONE         (UINT64_C(1) << HDI_REF_SHIFT)
+#define HDI_REF_MAX         ((UINT64_C(1) << 24) - 1)
+
+static inline enum hdi_lifecycle hdi_word_lifecycle(uint64_t word)
+{
+    return (enum hdi_lifecycle)((word & HDI_LIFECYCLE_MASK) >> HDI_LIFECYCLE_SHIFT);
+}
+
+static inline uint64_t hdi_word_refs(uint64_t word)
+{
+    return word >> HDI_REF_SHIFT;
+}
+
+static inline unsigned hdi_word_shields(uint64_t word)
+{
+    return (unsigned)((word & HDI_SHIELD_MASK) >> HDI_SHIELD_SHIFT);
+}
+
+/* Whether a cancel is in effect: asked for, and not shielded. */
+static inline bool hdi_word_cancelled(uint64_t word)
+{
+    return (word & HDI_CANCELLED) && (word & HDI_SHIELD_MASK) == 0;
+}
+
+/* What the caller of a transition must do next. */
+enum hdi_next {
+    HDI_NEXT_NOTHING,
+    HDI_NEXT_SUBMIT, /* put the task into a queue */
+    HDI_NEXT_FREE,   /* that was the last reference */
+};
+
+/* A new word: SCHEDULED, the scheduler's reference and, if asked, a handle's. */
+uint64_t hdi_word_new(bool with_handle);
+
+/* Cancel: sets the flag and wakes, in one step. Keeps the caller's reference. */
+HDI_STATE_MUST_USE enum hdi_next hdi_transition_to_cancelled(_Atomic(uint64_t) *word);
+
+/* An idle, cancelled, unshielded task ends without running. */
+HDI_STATE_MUST_USE bool hdi_transition_to_dropped(_Atomic(uint64_t) *word);
+
+/* The handle's owner gives `joiner` to the completer; false if already COMPLETE. */
+HDI_STATE_MUST_USE bool hdi_transition_to_joining(_Atomic(uint64_t) *word);
+
+/* The handle's owner takes `joiner` back; false if the completer has it. */
+HDI_STATE_MUST_USE bool hdi_transition_to_unjoined(_Atomic(uint64_t) *word);
+
+/* Take a reference, only from a live, unfinished task. */
+HDI_STATE_MUST_USE bool hdi_word_try_ref(_Atomic(uint64_t) *word);
+
+/* The handle ends: clears JOIN_INTEREST and drops its reference. */
+HDI_STATE_MUST_USE enum hdi_next hdi_transition_to_detached(_Atomic(uint64_t) *word);
+
+/* Shields of the running task. Returns: 0, -EOVERFLOW; 0, -EINVAL. */
+HDI_STATE_MUST_USE int hdi_word_shield(_Atomic(uint64_t) *word);
+HDI_STATE_MUST_USE int hdi_word_unshield(_Atomic(uint64_t) *word);
+
+/* ---- on the way of every switch ---- */
+
+static inline uint64_t hdi_word_with(uint64_t word, enum hdi_lifecycle lifecycle)
+{
+    return (word & ~HDI_LIFECYCLE_MASK) | ((uint64_t)lifecycle << HDI_LIFECYCLE_SHIFT);
+}
+
+static inline uint64_t hdi_word_minus_ref(uint64_t word)
+{
+    HDI_ASSERT(hdi_word_refs(word) > 0);
+    return word - HDI_REF_ONE;
+}
+
+/* A wake of a task in `word`: what it becomes, and whether to submit it. A wake of a
+ * SCHEDULED task sets NOTIFIED too: the run that clears it thereby sees what the
+ * waker wrote (edge W). */
+static inline uint64_t hdi_word_woken(uint64_t word, enum hdi_next *next)
+{
+    switch (hdi_word_lifecycle(word)) {
+    case HDI_IDLE:
+        *next = HDI_NEXT_SUBMIT;
+        return hdi_word_with(word, HDI_SCHEDULED);
+    case HDI_SCHEDULED:
+    case HDI_RUNNING:
+        return word | HDI_NOTIFIED;
+    case HDI_COMPLETE:
+        return word;
+    }
+    return word;
+}
+
+/* A waker fires. `consume`: its reference is given up in the same step. */
+HDI_STATE_MUST_USE static inline enum hdi_next
+hdi_transition_to_notified(_Atomic(uint64_t) *word, bool consume)
+{
+    uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
+    for (;;) {
+        enum hdi_next next = HDI_NEXT_NOTHING;
+        uint64_t to = hdi_word_woken(seen, &next);
+        if (consume) to = hdi_word_minus_ref(to);
+        if (hdi_word_refs(to) == 0) next = HDI_NEXT_FREE;
+        if (hdi_cas_acq_rel(word, &seen, to)) return next; /* W */
+    }
+}
+
+/* The worker that took it from a queue runs it. Earlier wakes are answered by this
+ * run, unless `keep_notified`: a fiber that yielded has not parked since. */
+static inline void hdi_transition_to_running(_Atomic(uint64_t) *word, bool keep_notified)
+{
+    uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
+    for (;;) {
+        HD_CHECK(hdi_word_lifecycle(seen) == HDI_SCHEDULED); /* TASK-2: queued once. */
+        uint64_t to = hdi_word_with(seen, HDI_RUNNING);
+        if (!keep_notified) to &= ~HDI_NOTIFIED;
+        if (hdi_cas_acq_rel(word, &seen, to)) return; /* W */
+    }
+}
+
+/* The run ended by its own yield: always to be submitted. */
+static inline void hdi_transition_to_scheduled(_Atomic(uint64_t) *word)
+{
+    uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
+    do {
+        HDI_ASSERT(hdi_word_lifecycle(seen) == HDI_RUNNING);
+    } while (!hdi_cas_acq_rel(word, &seen, hdi_word_with(seen, HDI_SCHEDULED))); /* W */
+}
+
+/* The task ended. Returns the word as it was: JOIN_WAKER says whether to wake. The
+ * scheduler's reference is still held. */
+HDI_STATE_MUST_USE static inline uint64_t hdi_transition_to_complete(_Atomic(uint64_t) *word)
+{
+    uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
+    do {
+        HDI_ASSERT(hdi_word_lifecycle(seen) == HDI_RUNNING);
+    } while (!hdi_cas_acq_rel(word, &seen, hdi_word_with(seen, HDI_COMPLETE))); /* W */
+    return seen;
+}
+
+/* The running fiber passes a park at once if a wake is remembered. */
+HDI_STATE_MUST_USE static inline bool hdi_transition_take_notified(_Atomic(uint64_t) *word)
+{
+    uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it; a miss parks and asks again. */
+    while (seen & HDI_NOTIFIED) {
+        if (hdi_cas_acq_rel(word, &seen, seen & ~HDI_NOTIFIED)) return true; /* W */
+    }
+    return false;
+}
+
+/* Drop a reference. */
+HDI_STATE_MUST_USE static inline enum hdi_next hdi_word_unref(_Atomic(uint64_t) *word)
+{
+    /* With one reference left it is ours, and nobody else can change the word: a
+     * plain store spares the read-modify-write. try_ref() refuses COMPLETE words. */
+    const uint64_t seen = hdi_load_acquire(word); /* W */
+    if (hdi_word_refs(seen) == 1 && hdi_word_lifecycle(seen) == HDI_COMPLETE) {
+        hdi_store_relaxed(word, hdi_word_minus_ref(seen)); /* TASK-3; the slab publishes it. */
+        return HDI_NEXT_FREE;
+    }
+    const uint64_t was = hdi_fetch_sub_acq_rel(word, HDI_REF_ONE); /* W */
+    HDI_ASSERT(hdi_word_refs(was) > 0);
+    return hdi_word_refs(was) == 1 ? HDI_NEXT_FREE : HDI_NEXT_NOTHING;
+}
+
+#if HDI_MODEL
+/* The mutants of the transition below, kept apart so that it reads as it is. */
+static inline enum hdi_next hdi_transition_idle_mutated(_Atomic(uint64_t) *word, uint64_t seen)
+{
+    if (HDI_MUTANT(word_single_cas)) {
+        const bool again = seen & HDI_NOTIFIED;
+        const uint64_t to = hdi_word_with(seen & ~HDI_NOTIFIED, again ? HDI_SCHEDULED : HDI_IDLE);
+        return hdi_cas_acq_rel(word, &seen, to) && again ? HDI_NEXT_SUBMIT : HDI_NEXT_NOTHING;
+    }
+    while (!hdi_cas_acq_rel(word, &seen, hdi_word_with(seen, HDI_IDLE))) continue;
+    if (!(seen & HDI_NOTIFIED)) return HDI_NEXT_NOTHING;
+    seen = hdi_load_acquire(word);
+    hdi_store_release(word, hdi_word_with(seen & ~HDI_NOTIFIED, HDI_SCHEDULED));
+    return HDI_NEXT_SUBMIT;
+}
+#endif
+
+/* The run ended with nothing to do. SUBMIT if a wake came meanwhile. */
+HDI_STATE_MUST_USE static inline enum hdi_next hdi_transition_to_idle(_Atomic(uint64_t) *word)
+{
+    uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
+#if HDI_MODEL
+    if (HDI_MUTANT(word_single_cas) || HDI_MUTANT(word_two_steps)) {
+        return hdi_transition_idle_mutated(word, seen);
+    }
+#endif
+    for (;;) {
+        HDI_ASSERT(hdi_word_lifecycle(seen) == HDI_RUNNING);
+        const bool again = seen & HDI_NOTIFIED;
+        const uint64_t to = hdi_word_with(seen & ~HDI_NOTIFIED, again ? HDI_SCHEDULED : HDI_IDLE);
+        if (hdi_cas_acq_rel(word, &seen, to)) return again ? HDI_NEXT_SUBMIT : HDI_NEXT_NOTHING;
+    }
+}
+
+static inline void hdi_word_check_ref_room(uint64_t word)
+{
+    HD_CHECK_MSG(hdi_word_refs(word) < HDI_REF_MAX,
+                 "a task has 16,777,215 wakers and handles: one more would overflow");
+}
+
+/* Take one more, by someone who has one. */
+static inline void hdi_word_ref(_Atomic(uint64_t) *word)
+{
+    /* Relaxed: the caller has a reference, so nothing can end meanwhile. */
+    hdi_word_check_ref_room(hdi_fetch_add_relaxed(word, HDI_REF_ONE));
+}
+
+#endif

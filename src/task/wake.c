@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wake: wakers, references and cancellation: the calls that reach a task from outside.
+ */
+#include <errno.h>
+
+#include <heddle/task.h>
+
+#include "base/check.h"
+#include "task/exec.h"
+#include "task/state.h"
+
+static void act(struct hd_task *task, enum hdi_next next)
+{
+    switch (next) {
+    case HDI_NEXT_NOTHING: return;
+    case HDI_NEXT_SUBMIT: hdi_sched_submit(task); return;
+    case HDI_NEXT_FREE: hdi_sched_free(task); return;
+    }
+}
+
+void hdi_task_unref(struct hd_task *task)
+{
+    act(task, hdi_word_unref(&task->word));
+}
+
+void hdi_task_wake(struct hd_task *task, bool consume)
+{
+    act(task, hdi_transition_to_notified(&task->word, consume));
+}
+
+hd_waker hd_waker_self(void)
+{
+    hd_waker waker = {hdi_task_self()};
+    if (waker.task) hdi_word_ref(&waker.task->word);
+    return waker;
+}
+
+hd_waker hd_waker_clone(hd_waker waker)
+{
+    if (waker.task) hdi_word_ref(&waker.task->word);
+    return waker;
+}
+
+void hd_waker_wake(hd_waker waker)
+{
+    if (waker.task) hdi_task_wake(waker.task, true);
+}
+
+void hd_waker_wake_keep(hd_waker waker)
+{
+    if (waker.task) hdi_task_wake(waker.task, false);
+}
+
+void hd_waker_drop(hd_waker waker)
+{
+    if (waker.task) hdi_task_unref(waker.task);
+}
+
+void hd_cancel(hd_task *handle)
+{
+    act(handle, hdi_transition_to_cancelled(&handle->word));
+}
+
+bool hd_cancelled(void)
+{
+    struct hd_task *task = hdi_task_self();
+    return task && hdi_word_cancelled(hdi_load_acquire(&task->word));
+}
+
+int hd_shield(void)
+{
+    struct hd_task *task = hdi_task_self();
+    return task ? hdi_word_shield(&task->word) : -EINVAL;
+}
+
+int hd_unshield(void)
+{
+    struct hd_task *task = hdi_task_self();
+    return task ? hdi_word_unshield(&task->word) : -EINVAL;
+}
+
+uint64_t hd_self_id(void)
+{
+    struct hd_task *task = hdi_task_self();
+    return task ? task->id : 0;
+}
+
+const char *hd_self_name(void)
+{
+    struct hd_task *task = hdi_task_self();
+    return task ? task->name : "";
+}
+
+uint64_t hd_task_id(const hd_task *handle)
+{
+    return handle->id;
+}
+
+const char *hd_task_name(const hd_task *handle)
+{
+    return handle->name;
+}
+
+const hd_site *hd_task_site(const hd_task *handle)
+{
+    return handle->site;
+}
