@@ -67,9 +67,9 @@ int test_main(int argc, char **argv);
     }
 
 /* End this test as failed or skipped. */
-__attribute__((noreturn, format(printf, 3, 4))) void test_fail(const char *file, int line,
+__attribute__((__noreturn__, format(printf, 3, 4))) void test_fail(const char *file, int line,
                                                                const char *format, ...);
-__attribute__((noreturn)) void test_skip(const char *why);
+__attribute__((__noreturn__)) void test_skip(const char *why);
 
 #define EXPECT(cond) ((cond) ? (void)0 : test_fail(__FILE__, __LINE__, "expected: %s", #cond))
 #define EXPECT_EQ(a, b)                                                                  \

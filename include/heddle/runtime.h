@@ -93,9 +93,11 @@ typedef struct hd_options {
  * left behind have ended, and destroy the runtime. Tasks still alive when `fn`
  * returns are cancelled.
  * Context: thread.  Switches: no.  Allocates: yes.
- * Returns: what `fn` returned; -ENOMEM, -EINVAL for options that make no sense
- * (hd_options_error() says which). */
-HD_API int hd_run(hd_fn *fn, void *arg, const hd_options *options);
+ * Returns: what `fn` returned; -ENOMEM, -EAGAIN if a thread cannot be started, -EINVAL
+ * for options that make no sense (hd_options_error() says which), -EDEADLK in sim if
+ * `fn` can never end. */
+#define hd_run(fn, arg, options) hd_run_at((fn), (arg), (options), HD_SITE)
+HD_API int hd_run_at(hd_fn *fn, void *arg, const hd_options *options, const hd_site *site);
 
 /* Create a runtime and start its workers.
  * Context: any.  Switches: no.  Allocates: yes.

@@ -27,7 +27,8 @@ typedef enum hd_poll {
 } hd_poll;
 
 /* A stackless task's step. On HD_READY the task ends with *result; on HD_PENDING it
- * sleeps until a waker of it fires. `state` is the task's own memory. */
+ * sleeps until a waker of it fires, or, rarely, is polled once more for nothing. `state`
+ * is the task's own memory. */
 typedef hd_poll hd_poll_fn(void *state, int *result);
 
 /* Called once when a stackless task's state goes away, whether it ended or was

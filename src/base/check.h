@@ -20,7 +20,7 @@ extern void (*hdi_fail_hook)(const char *file, int line, const char *what);
 #define HD_CHECK(cond) HD_CHECK_MSG(cond, #cond)
 
 #if HDI_DEBUG
-#define HDI_ASSERT(cond) HD_CHECK(cond)
+#define HDI_ASSERT(cond) HD_CHECK_MSG(cond, #cond)
 #else
 #define HDI_ASSERT(cond) ((void)sizeof(!(cond)))
 #endif

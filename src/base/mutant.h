@@ -30,6 +30,7 @@
     X(word_single_cas, "leaving RUNNING gives up after one failed CAS")                  \
     X(fiber_early_publish, "a fiber is made wakeable before its context is saved")       \
     X(join_flag_relaxed, "the joiner sets its flag without testing for completion")      \
+    X(join_again_ignored, "the completer reads the joiner first although it may have changed") \
     X(join_touch_late, "the completer wakes a joiner after giving up its reference")     \
     X(inject_len_late, "the injection queue publishes its length after it unlocks")
 

@@ -47,9 +47,11 @@ static struct death run_child(void (*body)(void))
     }
     close(ends[1]);
     size_t length = 0;
-    for (ssize_t n; (n = read(ends[0], death.text + length, sizeof(death.text) - 1 - length)) > 0;) {
-        length += (size_t)n;
-    }
+    ssize_t n;
+    do {
+        n = read(ends[0], death.text + length, sizeof(death.text) - 1 - length);
+        if (n > 0) length += (size_t)n;
+    } while (n > 0);
     close(ends[0]);
     EXPECT(waitpid(pid, &death.status, 0) == pid);
     return death;

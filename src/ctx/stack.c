@@ -23,7 +23,9 @@
 #define COLOUR_STEP 64u
 #define COLOURS     (HDI_STACK_COLOUR_MAX / COLOUR_STEP + 1)
 #define CANARIES    16
-#define WARM_KEEP   ((size_t)HDI_STACK_BATCH) /* per class, in the pool */
+/* What trimming leaves warm in the pool, per class: a burst that comes again soon should
+ * not pay for faulting its pages in again (1 us to trim a stack, 3 us to touch it). */
+#define WARM_BYTES  ((size_t)16 << 20)
 /* Under AUTO, how many stacks may be guarded by mprotect(), at two mappings each, before
  * canaries take over: the rest of vm.max_map_count (65,530) is the program's. */
 #define MPROTECT_MAX 24000
@@ -341,6 +343,13 @@ static void pool_give(struct hdi_stack_pool *pool, struct hdi_stack *batch)
 
 /* ---- large stacks ---- */
 
+static void give_large(struct hdi_stack_pool *pool, struct hdi_stack *stack)
+{
+    hdi_mutex_lock(&pool->lock);
+    destroy_large(pool, hdi_container_of(stack, struct large_stack, stack));
+    hdi_mutex_unlock(&pool->lock);
+}
+
 static struct hdi_stack *take_large(struct hdi_stack_pool *pool, size_t usable_bytes)
 {
     if (usable_bytes > HDI_STACK_BYTES_MAX) return NULL;
@@ -359,15 +368,8 @@ static struct hdi_stack *take_large(struct hdi_stack_pool *pool, size_t usable_b
     const enum hd_guard kind = next_kind(pool);
     hdi_mutex_unlock(&pool->lock);
     if (guard_batch(pool, kind, &large->stack)) return &large->stack;
-    hdi_stack_give_shared(pool, &large->stack);
+    give_large(pool, &large->stack);
     return NULL;
-}
-
-static void give_large(struct hdi_stack_pool *pool, struct hdi_stack *stack)
-{
-    hdi_mutex_lock(&pool->lock);
-    destroy_large(pool, hdi_container_of(stack, struct large_stack, stack));
-    hdi_mutex_unlock(&pool->lock);
 }
 
 /* ---- without a cache ---- */
@@ -426,7 +428,7 @@ void hdi_stack_cache_fini(struct hdi_stack_cache *cache)
             bin->head->batch = (uint8_t)bin->count;
             pool_give(cache->pool, bin->head);
         }
-        *bin = (struct hdi_stack_bin){0};
+        *bin = (struct hdi_stack_bin){.count = 0};
     }
 }
 
@@ -479,8 +481,9 @@ static void chill_batch(struct hdi_stack_pool *pool, struct hdi_stack_class *cla
 
 static struct hdi_stack_class *class_with_surplus(struct hdi_stack_pool *pool)
 {
-    for (int i = 0; i < HDI_STACK_CLASSES; i++) {
-        if (pool->classes[i].warm_count > WARM_KEEP) return &pool->classes[i];
+    for (unsigned i = 0; i < HDI_STACK_CLASSES; i++) {
+        const size_t keep = WARM_BYTES / class_bytes(pool, i);
+        if (pool->classes[i].warm_count > keep) return &pool->classes[i];
     }
     return NULL;
 }
@@ -516,5 +519,12 @@ size_t hdi_stack_high_water(const struct hdi_stack *stack)
     const char *touched = stack->low + hdi_memory_untouched(stack->low, stack->bytes);
     const char *end = touched + page < stack->top ? touched + page : stack->top;
     if (touched >= stack->top) return 0;
-    return (size_t)(stack->top - first_written(touched, end));
+#if HDI_VALGRIND
+    VALGRIND_DISABLE_ERROR_REPORTING; /* Below the stack pointer is nobody's, it would say. */
+#endif
+    const char *deepest = first_written(touched, end);
+#if HDI_VALGRIND
+    VALGRIND_ENABLE_ERROR_REPORTING;
+#endif
+    return (size_t)(stack->top - deepest);
 }

@@ -146,7 +146,8 @@ static void take_one(struct hand *hand, struct hdi_stack_cache *caches, uint32_t
     hand->stacks[hand->count++] = stack;
 }
 
-static void give_one(struct hand *hand, struct hdi_stack_cache *caches, uint32_t who, uint32_t which)
+static void give_one(struct hand *hand, struct hdi_stack_cache *caches, uint32_t who,
+                     uint32_t which)
 {
     struct hdi_stack *stack = hand->stacks[which];
     EXPECT(stack->owner == free_mark && *(struct hdi_stack **)(void *)stack->low == stack);
@@ -325,7 +326,7 @@ TEST(canaries_tell_of_an_overflow_that_hurt_nobody)
 TEST(canaries_survive_trimming)
 {
     setup(HD_GUARD_CANARY);
-    enum { COUNT = 200 };
+    enum { COUNT = 600 };
     struct hdi_stack *stacks[COUNT];
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < COUNT; i++) {
@@ -396,7 +397,7 @@ TEST(a_hundred_thousand_guarded_stacks_in_few_mappings)
 TEST(trimming_gives_pages_back_and_keeps_guards)
 {
     setup(HD_GUARD_AUTO);
-    enum { COUNT = 800 };
+    enum { COUNT = 1600, KEPT = 256 + 2 * HDI_STACK_BATCH };
     static struct hdi_stack *stacks[COUNT];
     for (int i = 0; i < COUNT; i++) {
         stacks[i] = take(64 * KIB);
@@ -406,18 +407,18 @@ TEST(trimming_gives_pages_back_and_keeps_guards)
     for (int i = 0; i < COUNT; i++) hdi_stack_give(&cache, stacks[i]);
     int steps = 1;
     while (hdi_stack_cache_trim(&cache)) steps++;
-    EXPECT(steps >= COUNT / HDI_STACK_BATCH - 4); /* bounded steps */
+    EXPECT(steps >= (COUNT - KEPT) / HDI_STACK_BATCH); /* bounded steps */
     EXPECT(!hdi_stack_cache_trim(&cache));
     const size_t freed = full - memory_now(1);
-    if (!HDI_ASAN && !HDI_TSAN) EXPECT(freed > (COUNT - 64) * 64 * KIB);
+    if (!HDI_ASAN && !HDI_TSAN) EXPECT(freed > (COUNT - KEPT) * 64 * KIB);
     signal(SIGSEGV, SIG_DFL);
     size_t clean = 0;
     for (int i = 0; i < COUNT; i++) {
         victim = take(64 * KIB);
         clean += victim->low[0] == 0;
-        if (i % 100 == 0) EXPECT_EQ(exit_of_child(write_below), -SIGSEGV);
+        if (i % 200 == 0) EXPECT_EQ(exit_of_child(write_below), -SIGSEGV);
     }
-    EXPECT(clean >= COUNT - 64);
+    EXPECT(clean >= COUNT - KEPT);
     teardown();
 }
 

@@ -97,6 +97,9 @@ static struct hd_task *take_injected(struct hdi_worker *worker, bool busy)
             break;
         }
     }
+    /* While they were in neither queue a worker may have looked and gone to sleep. A
+     * searcher tells the next one when it ends its search. */
+    if (count > 1 && !worker->searching) runtime->world->notify(runtime);
     return count > 0 ? batch[0] : NULL;
 }
 
@@ -107,11 +110,14 @@ static struct hd_task *take_lifo(struct hdi_worker *worker)
     return task;
 }
 
-/* Step 1: what a busy worker would otherwise never come to. */
+/* Step 1: what a busy worker would otherwise never come to. Injected tasks and a deque's
+ * oldest take turns: fibers that yield keep the injection queue from ever being empty. */
 static struct hd_task *take_overdue(struct hdi_worker *worker)
 {
     worker->tick = 0;
-    struct hd_task *task = take_injected(worker, true);
+    worker->oldest_turn = !worker->oldest_turn;
+    struct hd_task *task = worker->oldest_turn ? hdi_runq_pop_oldest(&worker->queue) : NULL;
+    if (!task) task = take_injected(worker, true);
     return task ? task : hdi_runq_pop_oldest(&worker->queue);
 }
 
@@ -127,6 +133,21 @@ static struct hd_task *take_own(struct hdi_worker *worker)
     }
     worker->lifo_run = 0;
     return hdi_runq_pop(&worker->queue, &worker->prng);
+}
+
+struct hd_task *hdi_find_lifo_next(struct hdi_worker *worker)
+{
+    if (worker->tick + 1 >= worker->interval) return NULL;
+    if (worker->lifo_run >= worker->lifo_cap) {
+        if (hdi_runq_count(&worker->queue) > 0) return NULL;
+        worker->lifo_run = 0;
+    }
+    struct hd_task *task = take_lifo(worker);
+    if (task) {
+        worker->lifo_run++;
+        worker->tick++;
+    }
+    return task;
 }
 
 struct hd_task *hdi_find_quick(struct hdi_worker *worker)

@@ -103,11 +103,16 @@ bool hdi_idle_unpark(struct hdi_idle *idle, unsigned worker)
         counts_add(idle, SEARCHING_ONE - PARKED_ONE);
         return false;
     }
-    /* Claim a worker like any notifier would, then try to make it ourselves. */
-    uint64_t counts = hdi_load_relaxed(&idle->counts); /* The CAS checks it. */
-    do {
-        if (parked_in(counts) == 0) return true; /* Every bit is claimed, ours too. */
-    } while (!hdi_cas_acq_rel(&idle->counts, &counts, counts + SEARCHING_ONE - PARKED_ONE)); /* N */
+    for (;;) {
+        if (!(hdi_load_acquire(bits) & mask)) return true; /* IDLE-2 */
+        /* Claim a worker like any notifier would, then make it ourselves. */
+        uint64_t counts = hdi_load_relaxed(&idle->counts); /* The CAS checks it. */
+        if (parked_in(counts) > 0) {
+            if (hdi_cas_acq_rel(&idle->counts, &counts, counts + SEARCHING_ONE - PARKED_ONE)) break;
+        } else {
+            hdi_cpu_relax(); /* A claimer is about to clear our bit, or a newer one. */
+        }
+    }
     if (hdi_fetch_and_acq_rel(bits, ~mask) & mask) return false;
     /* Another cleared our bit, so our claim is for a bit that is still set: return it. */
     counts_add(idle, PARKED_ONE - SEARCHING_ONE); /* N */

@@ -20,7 +20,7 @@ static bool seed_from_environment(bool *found, uint64_t *seed)
     const int saved = errno;
     errno = 0;
     const unsigned long long value = strtoull(text, &end, 0);
-    const bool good = errno == 0 && *end == '\0' && *text != '-';
+    const bool good = errno == 0 && *end == '\0' && *text >= '0' && *text <= '9';
     errno = saved;
     if (good) *seed = value;
     return good;

@@ -101,6 +101,7 @@ static int runtime_init(struct hd_runtime *runtime, const hd_options *options)
     runtime->options = *options;
     runtime->world = options->world == HD_WORLD_SIM ? &hdi_world_sim : &hdi_world_live;
     runtime->worker_count = options->workers;
+    runtime->cpus = hdi_cpu_count();
     hdi_inject_init(&runtime->inject);
     hdi_idle_init(&runtime->idle, options->workers);
     hdi_store_relaxed(&runtime->id_next, 1); /* Nobody else knows it yet. */
@@ -214,6 +215,7 @@ int hd_runtime_shutdown(hd_runtime *runtime, int64_t deadline)
 {
     if (inside(runtime)) return -EINVAL;
     hdi_store_release(&runtime->closing, true);
+    hdi_barrier_heavy(); /* against submit_new(): our walk sees its task, or it sees this */
     hdi_fetch_add_acq_rel(&runtime->draining, 1);
     const int err = end_all(runtime, deadline);
     hdi_fetch_sub_acq_rel(&runtime->draining, 1);
@@ -246,7 +248,7 @@ void hd_runtime_destroy(hd_runtime *runtime)
 
 /* ---- the short way ---- */
 
-int hd_run(hd_fn *fn, void *arg, const hd_options *options)
+int hd_run_at(hd_fn *fn, void *arg, const hd_options *options, const hd_site *site)
 {
     hd_options own = HD_OPTIONS_INIT;
     if (options) own = *options;
@@ -259,7 +261,7 @@ int hd_run(hd_fn *fn, void *arg, const hd_options *options)
     spawn.name = "main";
     hd_task *main_task;
     int result = 0;
-    err = hd_spawn_with(&main_task, fn, arg, &spawn);
+    err = hd_spawn_at(&main_task, fn, arg, &spawn, site);
     if (!err) {
         err = hd_join(main_task, &result);
         if (err) hd_detach(main_task); /* sim: it can never end by itself */
@@ -301,6 +303,11 @@ uint64_t hd_runtime_seed(const hd_runtime *runtime)
 const char *hd_version(void)
 {
     return HD_VERSION;
+}
+
+bool hdi_sched_may_spin(const struct hd_runtime *runtime)
+{
+    return runtime->world->kind == HD_WORLD_LIVE && runtime->cpus > 1;
 }
 
 int hdi_sched_thread_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word,

@@ -7,8 +7,7 @@
 
 #include <heddle/runtime.h>
 
-#include "base/list.h"
-#include "base/slab.h"
+#include "os/slab.h"
 #include "sched/idle.h"
 #include "sched/inject.h"
 #include "sched/worker.h"
@@ -50,6 +49,7 @@ struct hd_runtime {
     hd_options options; /* constant; every default filled in */
     const struct hdi_world *world;
     unsigned worker_count;
+    unsigned cpus; /* that this process may use */
     struct hdi_worker *workers; /* array */
 
     struct hdi_inject inject;
@@ -66,8 +66,6 @@ struct hd_runtime {
 
     struct hdi_stack_pool stacks;
     struct hdi_slab tasks[HDI_TASK_CLASSES];
-    struct hdi_mutex large_lock;
-    struct hdi_list large; /* large_lock: tasks too big for a slab */
 
     struct hdi_sim_state sim;
 };

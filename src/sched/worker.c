@@ -59,7 +59,6 @@ void hdi_sched_settle(struct hdi_exec *exec)
     switch (exec->after) {
     case HDI_AFTER_YIELD:
         task->yielded = true;
-        hdi_transition_to_scheduled(&task->word);
         hdi_worker_submit_last(worker, task);
         return;
     case HDI_AFTER_PARK:
@@ -79,7 +78,6 @@ HDI_ALWAYS_INLINE void run_fiber(struct hdi_worker *worker, struct hd_task *task
         end_task(worker, task, -ENOMEM);
         return;
     }
-    task->yielded = false;
     hdi_fiber_resume(&worker->exec, task);
     worker->exec.current = NULL;
 }
@@ -90,7 +88,7 @@ HDI_ALWAYS_INLINE void run_poll(struct hdi_worker *worker, struct hd_task *task)
     const hd_poll said = task->poll.poll(hdi_task_state(task), &result);
     worker->exec.current = NULL;
     if (said == HD_READY) {
-        if (task->poll.drop) task->poll.drop(hdi_task_state(task));
+        hdi_task_end_state(task);
         end_task(worker, task, result);
     } else if (hdi_transition_to_idle(&task->word) == HDI_NEXT_SUBMIT) {
         hdi_worker_submit_last(worker, task);
@@ -131,7 +129,8 @@ static __attribute__((noinline)) void run_measured(struct hdi_worker *worker,
     struct hd_runtime *runtime = worker->exec.runtime;
     const int64_t start = runtime->world->now(runtime);
     if (worker->busy_since > 0) {
-        hdi_worker_adapt(worker, (uint64_t)(start - worker->busy_since) / runtime->options.poll_budget);
+        const uint64_t stretch_ns = (uint64_t)(start - worker->busy_since);
+        hdi_worker_adapt(worker, stretch_ns / runtime->options.poll_budget);
     }
     worker->busy_since = start;
     worker->budget = runtime->options.poll_budget;
@@ -145,7 +144,11 @@ static __attribute__((noinline)) void run_measured(struct hdi_worker *worker,
 /* The task is this worker's to run from now on. */
 HDI_ALWAYS_INLINE void begin_run(struct hdi_worker *worker, struct hd_task *task)
 {
-    hdi_transition_to_running(&task->word, task->yielded);
+    if (task->yielded) {
+        task->yielded = false;
+    } else {
+        hdi_transition_to_running(&task->word);
+    }
     hdi_count(&worker->counters.polls);
     hdi_digest_add(worker->digest, HDI_EVENT_RUN, task->id);
     worker->exec.current = task;
@@ -167,6 +170,25 @@ void hdi_worker_run(struct hdi_worker *worker, struct hd_task *task)
     run(worker, task);
 }
 
+/* A stackless task joins one that is next in line: instead of sleeping, being woken and
+ * polled again, it runs the other inside its own poll. Not deeper than a few levels,
+ * since the stack is the worker's, and not past what the loop must see to. */
+void hdi_sched_run_now(struct hd_task *task)
+{
+    enum { NESTED_MAX = 4 };
+    struct hdi_worker *worker = hdi_worker_self();
+    if (!worker->direct || worker->budget <= 1 || worker->nested >= NESTED_MAX) return;
+    if (hdi_load_relaxed(&worker->lifo.task) != task || task->kind != HDI_TASK_POLL) return;
+    if (!hdi_find_lifo_next(worker)) return;
+    struct hd_task *caller = worker->exec.current;
+    worker->nested++;
+    worker->budget--;
+    begin_run(worker, task);
+    run_poll(worker, task);
+    worker->nested--;
+    worker->exec.current = caller;
+}
+
 /* From fiber to fiber without the scheduler in between: half the switches. Only for the
  * common case; whatever needs thought is left to the loop, through `handed`. */
 struct hdi_context *hdi_sched_next(struct hdi_exec *exec)
@@ -182,7 +204,6 @@ struct hdi_context *hdi_sched_next(struct hdi_exec *exec)
     }
     worker->budget--;
     begin_run(worker, task);
-    task->yielded = false;
     return &task->fiber.context;
 }
 
@@ -246,6 +267,8 @@ static void sleep_until_claimed(struct hdi_worker *worker, bool all_parked)
     }
     const bool claimed = hdi_idle_unpark(&runtime->idle, worker->index);
     if (stay && claimed) hdi_parker_park(&worker->parker); /* IDLE-2: takes the token. */
+    /* What was seen cannot be taken while a thief is at work there: let it go on. */
+    if (look_again) hdi_thread_yield();
 }
 
 /* Step 7. Returns a task only if one was left in the LIFO slot. */

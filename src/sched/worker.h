@@ -19,26 +19,31 @@
  *      queue, for some rounds; on the last round also LIFO slots of stuck workers
  *   7. park
  *
- * Fairness (tested in tests/sim/fairness_test.c). With L = lifo_cap, I = the interval
- * (at most inject_interval_max) and Q = tasks before it in the local queue, a task in
- * the ring runs within (Q + 1) * (L + 1) * I / (I - 1) + 1 runs of its worker; a task
- * at place k of the injection queue reaches a local queue within
- * I * ceil((k + 1) / 4) runs of any one worker. Under the local policy newer tasks
- * overtake, but every interval one oldest task runs.
+ * Fairness (exact, and reached: tests/sim/fairness_test.c), in runs of one worker, with
+ * L = lifo_cap and I = the interval:
+ *   ring       behind q others, m = (q + 1) * (L + 1) runs of LIFO slot and ring, and
+ *              every I-th run may be an injected task's: ceil(m * I / (I - 1)) in all.
+ *              Other tasks never get ahead of it, unless the ring overflows while it is
+ *              in the newer half: it then starts again in the injection queue.
+ *   injection  at place k (from 0): it leaves the queue within I * ceil((k + 1) / 4) runs
+ *              of any one worker; within I * (k + 1) where that one's ring is full, and
+ *              twice that under the local policy.
+ *   deque      newer tasks overtake, but with q older ones it runs within I * (q + 1)
+ *              runs, twice that while the injection queue is never empty.
  */
 #ifndef HDI_SCHED_WORKER_H
 #define HDI_SCHED_WORKER_H
 
 #include "base/prng.h"
 #include "ctx/overflow.h"
-#include "base/slab.h"
+#include "os/slab.h"
 #include "os/thread.h"
 #include "sched/lifo.h"
 #include "sched/park.h"
 #include "sched/runq.h"
 #include "task/exec.h"
 
-enum { HDI_TASK_CLASSES = 6, HDI_TASK_LARGE = HDI_TASK_CLASSES };
+enum { HDI_TASK_CLASSES = 5 };
 
 /* Written by the worker alone, with relaxed stores; read by anyone, relaxed: each is a
  * number of its own and orders nothing. */
@@ -75,12 +80,14 @@ struct hdi_worker {
     unsigned index;
     bool searching;       /* counted in idle.counts */
     bool parking;         /* between "no work" and awake again: local submits are injected */
+    unsigned nested;      /* stackless tasks run inside the poll of another */
     bool direct;          /* fibers may switch to each other without the loop: not in sim */
     struct hd_task *handed; /* taken from a queue by a fiber that left, to be run next */
     unsigned lifo_cap;    /* the option, at hand */
     unsigned lifo_run;    /* LIFO hits in a row */
     unsigned tick;        /* runs since the injection queue was looked at first */
     unsigned interval;    /* the counter of the same name, at hand */
+    bool oldest_turn;     /* whose turn it was at the last such look (sched/find.c) */
     unsigned budget;      /* runs until maintenance */
     int64_t busy_since;   /* start of the measured stretch; 0: none */
     uint64_t id_next, id_end; /* a block of task ids */
@@ -128,6 +135,10 @@ struct hd_task *hdi_find_local(struct hdi_worker *worker);
 /* Steps 2 and 3, on the stack of a fiber that leaves. Returns NULL also when the loop
  * should have a say. */
 struct hd_task *hdi_find_quick(struct hdi_worker *worker);
+
+/* Step 2 alone: take what is in the LIFO slot, if that is what the worker would do next.
+ * Returns NULL if not. */
+struct hd_task *hdi_find_lifo_next(struct hdi_worker *worker);
 
 /* One round of step 6 over at most `scan_max` victims. `last`: also the LIFO slots of
  * workers that seem stuck. */

@@ -17,6 +17,7 @@
 #define GUARD_BYTES (64u << 10) /* a multiple of every page size */
 #define STEPS_MOST  20000u /* the clocks of sim/model_memory.c have 16 bits */
 #define NAMES       64
+#define PAUSES_ALONE 8
 
 enum hdi_mutant_id hdi_mutant;
 
@@ -32,7 +33,8 @@ struct thread {
     const volatile void *waits_on; /* futex, or NULL */
     struct thread *joins;
     uint32_t waits_since; /* order among waiters */
-    uint32_t last_operation, last_move, last_pause, pause_before;
+    uint32_t last_operation, last_move, last_pause;
+    uint32_t pauses_alone; /* in a row without another thread's move */
     uint32_t yields_to; /* threads that must move before it runs again after a pause */
     int wait_result;
     bool timed;
@@ -56,6 +58,7 @@ static struct {
     uint32_t enabled, paused, sleepers; /* sets of threads; sleepers may wake unasked */
     uint32_t moves, waits;
     uint32_t records, names_used;
+    bool calm; /* decisions are not asked for */
     struct thread threads[HDI_MODEL_THREADS_MAX];
     struct name names[NAMES];
     struct hdi_model_step trace[HDI_MODEL_TRACE];
@@ -231,6 +234,7 @@ static void on_signal(int number)
 
 unsigned hdi_model_choose(const struct hdi_choice *choice)
 {
+    if (m.calm) return 0;
     const int pick = hdi_explore_choose(&m.explore, choice);
     if (hdi_unlikely(pick < 0)) {
         hdi_model_fail(HDI_VERDICT_DIVERGED, NULL, 0,
@@ -239,6 +243,11 @@ unsigned hdi_model_choose(const struct hdi_choice *choice)
                            : "the same decisions led elsewhere: state survives executions");
     }
     return (unsigned)pick;
+}
+
+void hdi_model_calm(bool calm)
+{
+    m.calm = calm;
 }
 
 unsigned hdi_model_any(unsigned count)
@@ -275,6 +284,18 @@ static uint32_t ready_set(void)
         if (pause_over(t)) ready |= bit(t);
     }
     return ready;
+}
+
+/* Paused threads that need not be in an endless loop yet: they may have looked too early,
+ * or pause for politeness. */
+static uint32_t patient_set(void)
+{
+    uint32_t patient = 0;
+    for (uint32_t set = m.paused; set; set &= set - 1) {
+        const struct thread *t = &m.threads[__builtin_ctz(set)];
+        if (t->pauses_alone < PAUSES_ALONE) patient |= bit(t);
+    }
+    return patient;
 }
 
 /* The thread with the n-th set bit, counted upwards from `first` and round. */
@@ -323,9 +344,12 @@ static void yield(void)
     uint32_t ready = ready_set();
     if (hdi_unlikely(!(ready | m.sleepers))) {
         if (!m.enabled) fail_deadlock();
-        if (!hdi_mm_pending_any()) fail_spinning();
-        hdi_mm_drain_all(); /* Only stores on their way can change anything now. */
-        ready = m.enabled;
+        ready = patient_set();
+        if (!ready) {
+            if (!hdi_mm_pending_any()) fail_spinning();
+            hdi_mm_drain_all(); /* Only stores on their way can change anything now. */
+            ready = m.enabled;
+        }
     }
     struct thread *const next = pick_thread(ready, m.sleepers);
     if (m.paused & bit(next)) {
@@ -360,13 +384,15 @@ void hdi_model_pause(void)
     if (!t) return;
     hdi_model_record(HDI_STEP_PAUSE, NULL, __builtin_return_address(0));
     count_step(t);
-    t->pause_before = t->last_pause;
-    t->last_pause = m.moves;
+    t->pauses_alone++;
     t->yields_to = 0;
-    for (uint32_t set = m.enabled & ~bit(t); set; set &= set - 1) {
-        const struct thread *u = &m.threads[__builtin_ctz(set)];
-        if (u->last_move < t->pause_before) t->yields_to |= bit(u);
+    for (unsigned i = 0; i < m.threads_used; i++) {
+        const struct thread *u = &m.threads[i];
+        if (u == t) continue;
+        if (u->last_move > t->last_pause) t->pauses_alone = 0;
+        if ((m.enabled & bit(u)) && u->last_move < t->last_pause) t->yields_to |= bit(u);
     }
+    t->last_pause = m.moves;
     m.paused |= bit(t);
     yield();
 }
@@ -532,6 +558,7 @@ static void run_execution(void (*body)(void *), void *arg)
     m.enabled = m.paused = m.sleepers = 0;
     m.moves = m.waits = 0;
     m.records = m.names_used = 0;
+    m.calm = false;
     hdi_mm_begin(m.config.memory);
     struct thread *const first = add_thread(body, arg);
     m.current = first;

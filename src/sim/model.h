@@ -11,8 +11,9 @@
  *   - Going on with the current thread is free. Leaving it while it could go on costs one
  *     preemption. When it blocks, pauses or ends, any ready thread may follow for free.
  *   - A thread that pauses (hdi_cpu_relax) is not run again before another has moved, nor
- *     before every thread that was ready all along since its last pause has moved once.
- *     So spin loops end, and an endless one runs into the step cap.
+ *     before every thread that was ready all along since its last pause has moved once;
+ *     if no other can move, it goes on, but not for many pauses in a row. So spin loops
+ *     end, and an endless one is found or runs into the step cap.
  *   - A futex wake takes waiters in the order they came, as Linux does. A timed wait may
  *     time out at any point for one preemption, and for free when nothing else can happen.
  *     With `early_wakes` every wait may also return 0 without a wake, for one preemption.
@@ -116,6 +117,11 @@ unsigned hdi_model_live(void);
 
 /* A free alternative of the scenario itself: explores every value in [0, count). */
 unsigned hdi_model_any(unsigned count);
+
+/* While calm, every decision is the first alternative: threads run until they block or
+ * pause, stores arrive in order. For what is not the scenario's subject, like starting and
+ * stopping a runtime; each execution begins with it off. */
+void hdi_model_calm(bool calm);
 
 /* For the trace: the name of an object, of a thread (NULL is the caller), a remark.
  * Strings are kept, not copied. */

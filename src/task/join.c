@@ -8,59 +8,74 @@
  *
  *   joiner                                completer
  *   1. write `joiner`                     1. write `result`
- *   2. CAS: set JOIN_WAKER,               2. CAS: set COMPLETE
- *      or see COMPLETE: done              3. JOIN_WAKER was set: wake `joiner`
- *   3. sleep                              4. drop the scheduler's reference
+ *   2. CAS: set JOIN_WAKER,               2. CAS: set COMPLETE, drop the scheduler's
+ *      or see COMPLETE: done                 reference
+ *   3. sleep                              3. JOIN_WAKER was set: wake `joiner`
  *
- *   JOIN-1  A registered task is held by a reference that its wake consumes, so that a
- *           joiner that woke early and left is not touched after its end.
+ *   JOIN-1  A registered task of the same runtime is woken without a reference: if it
+ *           woke early and left, its slot is still a task's (TASK-3). One of another
+ *           runtime is counted, and its wake consumes the reference.
  *   JOIN-2  A registered thread leaves only after it took `joiner` back, or after the
  *           completer said DONE, which is the completer's last touch.
+ *
+ * Rejected  a reference for every registered task: two read-modify-writes a join.
  */
 #include <errno.h>
+#include <stdlib.h>
 
 #include <heddle/task.h>
 
 #include "base/check.h"
-#include "base/mutant.h"
 #include "task/exec.h"
 #include "task/state.h"
 
-enum { JOINER_WAITING, JOINER_DONE };
+/* `joiner` is a task, or tagged: */
+#define JOINER_IS_THREAD  ((uintptr_t)1) /* a struct hdi_thread_joiner */
+#define JOINER_IS_COUNTED ((uintptr_t)2) /* a task, with a reference */
+#define JOINER_TAGS       ((uintptr_t)3)
+
+enum { JOINER_SPINNING, JOINER_SLEEPING, JOINER_DONE };
 
 /* On the stack of a thread that joins. */
 struct hdi_thread_joiner {
     _Atomic(uint32_t) state;
 };
 
-#define JOINER_IS_THREAD ((uintptr_t)1)
-
 static void wake_joiner(struct hd_runtime *runtime, uintptr_t joiner)
 {
+    void *who = (void *)(joiner & ~JOINER_TAGS);
     if (!(joiner & JOINER_IS_THREAD)) {
-        hdi_task_wake((struct hd_task *)joiner, true); /* JOIN-1 */
+        hdi_task_wake(who, joiner & JOINER_IS_COUNTED); /* JOIN-1 */
         return;
     }
-    struct hdi_thread_joiner *thread = (void *)(joiner - JOINER_IS_THREAD);
-    _Atomic(uint32_t) *state = &thread->state;
-    hdi_store_release(state, JOINER_DONE); /* J1 -> J2: JOIN-2, the last touch */
-    hdi_sched_thread_wake(runtime, state);
+    _Atomic(uint32_t) *state = &((struct hdi_thread_joiner *)who)->state;
+    const uint32_t was = hdi_exchange_acq_rel(state, JOINER_DONE); /* J1 -> J2; JOIN-2 */
+    if (was == JOINER_SLEEPING) hdi_sched_thread_wake(runtime, state);
 }
 
 void hdi_task_complete(struct hd_task *task, int result)
 {
     task->result = result;
     struct hd_runtime *runtime = task->runtime;
-    const uint64_t was = hdi_transition_to_complete(&task->word);
-    if (HDI_MUTANT(join_touch_late)) hdi_task_unref(task);
-    if (was & HDI_JOIN_WAKER) wake_joiner(runtime, task->joiner);
-    if (!HDI_MUTANT(join_touch_late)) hdi_task_unref(task);
+    uintptr_t joiner;
+    switch (hdi_transition_to_complete(&task->word, &task->joiner, &joiner)) {
+    case HDI_NEXT_WAKE: wake_joiner(runtime, joiner); return;
+    case HDI_NEXT_FREE: hdi_sched_free(task); return;
+    case HDI_NEXT_SUBMIT:
+    case HDI_NEXT_NOTHING: return;
+    }
+}
+
+void hdi_task_end_state(struct hd_task *task)
+{
+    if (task->poll.drop) task->poll.drop(hdi_task_state(task));
+    if (task->large) free(task->poll.large_state);
 }
 
 bool hdi_task_drop_idle(struct hd_task *task)
 {
     if (task->kind != HDI_TASK_POLL || !hdi_transition_to_dropped(&task->word)) return false;
-    if (task->poll.drop) task->poll.drop(hdi_task_state(task));
+    hdi_task_end_state(task);
     hdi_task_complete(task, -ECANCELED);
     return true;
 }
@@ -78,34 +93,71 @@ static int finish(struct hd_task *task, int *result)
     return 0;
 }
 
+/* Have `self` woken at the end of `task`. Returns false if it has ended already. */
+static bool register_task(struct hd_task *task, struct hd_task *self)
+{
+    const bool counted = self->runtime != task->runtime; /* JOIN-1 */
+    if (counted) hdi_word_ref(&self->word);
+    hdi_store_relaxed(&task->joiner, (uintptr_t)self | (counted ? JOINER_IS_COUNTED : 0));
+    if (hdi_transition_to_joining(&task->word)) return true;
+    if (counted) hdi_task_unref(self);
+    return false;
+}
+
+/* Take the registration back. Returns false if the task has ended: the wake is on its
+ * way, and comes at worst as one too many. */
+static bool unregister_task(struct hd_task *task)
+{
+    const uintptr_t joiner = hdi_load_relaxed(&task->joiner);
+    if (!hdi_transition_to_unjoined(&task->word)) return false;
+    if (joiner & JOINER_IS_COUNTED) hdi_task_unref((struct hd_task *)(joiner & ~JOINER_TAGS));
+    return true;
+}
+
 static int join_from_fiber(struct hd_task *task, struct hd_task *self, int *result)
 {
     while (!is_complete(task)) {
         if (hdi_word_cancelled(hdi_load_relaxed(&self->word))) return -ECANCELED;
-        task->joiner = (uintptr_t)self;
-        hdi_word_ref(&self->word); /* JOIN-1 */
-        if (!hdi_transition_to_joining(&task->word)) {
-            hdi_task_unref(self);
-            break;
-        }
+        if (!register_task(task, self)) break;
         hdi_fiber_leave(hdi_exec_self(), HDI_AFTER_PARK);
-        if (is_complete(task)) break;
-        if (hdi_transition_to_unjoined(&task->word)) hdi_task_unref(self);
+        if (is_complete(task) || !unregister_task(task)) break;
     }
     return finish(task, result);
 }
 
-static int join_from_thread(struct hd_task *task, int *result, int64_t deadline)
+/* A task that ends soon is joined without the kernel. Returns whether it did. */
+static bool spin_for_done(struct hd_runtime *runtime, struct hdi_thread_joiner *joiner)
 {
-    struct hdi_thread_joiner joiner = {JOINER_WAITING};
-    task->joiner = (uintptr_t)&joiner | JOINER_IS_THREAD;
-    if (!hdi_transition_to_joining(&task->word)) return finish(task, result);
-    while (hdi_load_acquire(&joiner.state) == JOINER_WAITING) { /* J2 */
+    enum { SPINS = HDI_MODEL ? 1 : 200 };
+    if (!hdi_sched_may_spin(runtime)) return false;
+    for (int i = 0; i < SPINS; i++) {
+        if (hdi_load_acquire(&joiner->state) == JOINER_DONE) return true; /* J2 */
+        hdi_cpu_relax();
+    }
+    return false;
+}
+
+static int sleep_for_done(struct hd_task *task, struct hdi_thread_joiner *joiner, int64_t deadline)
+{
+    uint32_t seen = JOINER_SPINNING;
+    if (!hdi_cas_acq_rel(&joiner->state, &seen, JOINER_SLEEPING)) return 0; /* J2 */
+    while (hdi_load_acquire(&joiner->state) != JOINER_DONE) {               /* J2 */
         const int err =
-            hdi_sched_thread_wait(task->runtime, &joiner.state, JOINER_WAITING, deadline);
+            hdi_sched_thread_wait(task->runtime, &joiner->state, JOINER_SLEEPING, deadline);
         if (err == 0 || err == -EAGAIN) continue;
         if (hdi_transition_to_unjoined(&task->word)) return err;
         deadline = HD_FOREVER; /* It has ended: DONE is on its way (JOIN-2). */
+    }
+    return 0;
+}
+
+static int join_from_thread(struct hd_task *task, int *result, int64_t deadline)
+{
+    struct hdi_thread_joiner joiner = {JOINER_SPINNING};
+    hdi_store_relaxed(&task->joiner, (uintptr_t)&joiner | JOINER_IS_THREAD);
+    if (hdi_transition_to_joining(&task->word) && !spin_for_done(task->runtime, &joiner)) {
+        const int err = sleep_for_done(task, &joiner, deadline);
+        if (err) return err;
     }
     return finish(task, result);
 }
@@ -136,13 +188,11 @@ hd_poll hd_join_poll(hd_task *handle, int *result)
     HD_CHECK_MSG(self && self->kind == HDI_TASK_POLL,
                  "hd_join_poll() belongs in a stackless task; fibers and threads use hd_join()");
     HD_CHECK_MSG(self != handle, "a task joins itself");
+    hdi_sched_run_now(handle);
     const uint64_t word = hdi_load_acquire(&handle->word);
     if (hdi_word_lifecycle(word) != HDI_COMPLETE) {
         if (word & HDI_JOIN_WAKER) return HD_PENDING; /* registered by an earlier poll */
-        handle->joiner = (uintptr_t)self;
-        hdi_word_ref(&self->word); /* JOIN-1 */
-        if (hdi_transition_to_joining(&handle->word)) return HD_PENDING;
-        hdi_task_unref(self);
+        if (register_task(handle, self)) return HD_PENDING;
     }
     (void)finish(handle, result);
     return HD_READY;
@@ -152,8 +202,7 @@ void hd_detach(hd_task *handle)
 {
     const uint64_t word = hdi_load_acquire(&handle->word);
     if ((word & HDI_JOIN_WAKER) && hdi_word_lifecycle(word) != HDI_COMPLETE) {
-        struct hd_task *registered = (struct hd_task *)handle->joiner;
-        if (hdi_transition_to_unjoined(&handle->word)) hdi_task_unref(registered);
+        (void)unregister_task(handle); /* by a stackless task that gave up */
     }
     if (hdi_transition_to_detached(&handle->word) == HDI_NEXT_FREE) hdi_sched_free(handle);
 }

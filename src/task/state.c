@@ -51,7 +51,7 @@ bool hdi_transition_to_unjoined(_Atomic(uint64_t) *word)
     do {
         if (hdi_word_lifecycle(seen) == HDI_COMPLETE) return false;
         HDI_ASSERT(seen & HDI_JOIN_WAKER);
-    } while (!hdi_cas_acq_rel(word, &seen, seen & ~HDI_JOIN_WAKER)); /* W */
+    } while (!hdi_cas_acq_rel(word, &seen, (seen & ~HDI_JOIN_WAKER) | HDI_JOIN_AGAIN)); /* W */
     return true;
 }
 

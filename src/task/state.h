@@ -8,10 +8,13 @@
  *
  *            spawn             run                park
  *   (none) ---------> SCHEDULED ----> RUNNING ----------> IDLE
- *                      ^  ^  ^           | |  |             |
- *                      |  |  +-- yield --+ |  +-> COMPLETE <+  (dropped at shutdown)
- *                      |  +- park, notified+                |
+ *                      ^    ^          |    |               |
+ *                      |    +----------+    +-> COMPLETE <--+  (dropped at shutdown)
+ *                      |    park, notified                  |
  *                      +---------------- wake, cancel ------+
+ *
+ *   A fiber that yields stays RUNNING while it stands in the queue: what a wake means
+ *   to it is the same, and two CAS are saved.
  *
  * Flags
  *   NOTIFIED       a wake came while the task was RUNNING or SCHEDULED: it must run
@@ -20,6 +23,8 @@
  *   JOIN_INTEREST  a handle exists.
  *   JOIN_WAKER     `joiner` is set and belongs to the completer; the handle's owner may
  *                  take it back by clearing the flag, which fails once COMPLETE.
+ *   JOIN_AGAIN     it was taken back once: `joiner` may have changed under an unchanged
+ *                  word, so the completer must read it after its CAS, not before.
  *
  * Orders. Every transition is one acquire-release CAS, so each sees all that the ones
  * before it saw (edge W): what a waker wrote before waking is seen by the run it
@@ -56,6 +61,7 @@ enum hdi_lifecycle {
 #define HDI_CANCELLED       (UINT64_C(1) << 25)
 #define HDI_JOIN_INTEREST   (UINT64_C(1) << 26)
 #define HDI_JOIN_WAKER      (UINT64_C(1) << 27)
+#define HDI_JOIN_AGAIN      (UINT64_C(1) << 28)
 #define HDI_SHIELD_SHIFT    32
 #define HDI_SHIELD_ONE      (UINT64_C(1) << HDI_SHIELD_SHIFT)
 #define HDI_SHIELD_MASK     (UINT64_C(0xff) << HDI_SHIELD_SHIFT)
@@ -89,6 +95,7 @@ enum hdi_next {
     HDI_NEXT_NOTHING,
     HDI_NEXT_SUBMIT, /* put the task into a queue */
     HDI_NEXT_FREE,   /* that was the last reference */
+    HDI_NEXT_WAKE,   /* wake the joiner */
 };
 
 /* A new word: SCHEDULED, the scheduler's reference and, if asked, a handle's. */
@@ -156,42 +163,48 @@ hdi_transition_to_notified(_Atomic(uint64_t) *word, bool consume)
         enum hdi_next next = HDI_NEXT_NOTHING;
         uint64_t to = hdi_word_woken(seen, &next);
         if (consume) to = hdi_word_minus_ref(to);
-        if (hdi_word_refs(to) == 0) next = HDI_NEXT_FREE;
+        if (consume && hdi_word_refs(to) == 0) next = HDI_NEXT_FREE;
         if (hdi_cas_acq_rel(word, &seen, to)) return next; /* W */
     }
 }
 
 /* The worker that took it from a queue runs it. Earlier wakes are answered by this
- * run, unless `keep_notified`: a fiber that yielded has not parked since. */
-static inline void hdi_transition_to_running(_Atomic(uint64_t) *word, bool keep_notified)
+ * run. */
+static inline void hdi_transition_to_running(_Atomic(uint64_t) *word)
 {
     uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
     for (;;) {
         HD_CHECK(hdi_word_lifecycle(seen) == HDI_SCHEDULED); /* TASK-2: queued once. */
-        uint64_t to = hdi_word_with(seen, HDI_RUNNING);
-        if (!keep_notified) to &= ~HDI_NOTIFIED;
+        const uint64_t to = hdi_word_with(seen & ~HDI_NOTIFIED, HDI_RUNNING);
         if (hdi_cas_acq_rel(word, &seen, to)) return; /* W */
     }
 }
 
-/* The run ended by its own yield: always to be submitted. */
-static inline void hdi_transition_to_scheduled(_Atomic(uint64_t) *word)
+/* The task ended, and the scheduler's reference with it. WAKE: *joiner is to be woken;
+ * the task may be gone already. */
+HDI_STATE_MUST_USE static inline enum hdi_next
+hdi_transition_to_complete(_Atomic(uint64_t) *word, _Atomic(uintptr_t) *field, uintptr_t *joiner)
 {
-    uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
-    do {
+    uint64_t seen = hdi_load_acquire(word); /* W: `field`, if JOIN_WAKER */
+    for (;;) {
         HDI_ASSERT(hdi_word_lifecycle(seen) == HDI_RUNNING);
-    } while (!hdi_cas_acq_rel(word, &seen, hdi_word_with(seen, HDI_SCHEDULED))); /* W */
-}
-
-/* The task ended. Returns the word as it was: JOIN_WAKER says whether to wake. The
- * scheduler's reference is still held. */
-HDI_STATE_MUST_USE static inline uint64_t hdi_transition_to_complete(_Atomic(uint64_t) *word)
-{
-    uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
-    do {
-        HDI_ASSERT(hdi_word_lifecycle(seen) == HDI_RUNNING);
-    } while (!hdi_cas_acq_rel(word, &seen, hdi_word_with(seen, HDI_COMPLETE))); /* W */
-    return seen;
+        /* With JOIN_WAKER set and JOIN_AGAIN clear, `field` was written once, and if it
+         * is taken back the CAS fails: reading it first is safe. */
+        const bool wake = seen & HDI_JOIN_WAKER;
+        const bool late = wake && (seen & HDI_JOIN_AGAIN) && !HDI_MUTANT(join_again_ignored);
+        if (wake && !late) *joiner = hdi_load_relaxed(field);
+        uint64_t to = hdi_word_with(seen, HDI_COMPLETE);
+        if (!late) to = hdi_word_minus_ref(to);
+        if (!hdi_cas_acq_rel(word, &seen, to)) continue; /* W */
+        if (late) {
+            *joiner = hdi_load_relaxed(field);
+            const uint64_t was = hdi_fetch_sub_acq_rel(word, HDI_REF_ONE);
+            HDI_ASSERT(hdi_word_refs(was) > 1); /* The joiner has the handle. */
+        }
+        if (HDI_MUTANT(join_touch_late) && wake) *joiner = hdi_load_relaxed(field);
+        if (wake) return HDI_NEXT_WAKE;
+        return hdi_word_refs(to) == 0 ? HDI_NEXT_FREE : HDI_NEXT_NOTHING;
+    }
 }
 
 /* The running fiber passes a park at once if a wake is remembered. */

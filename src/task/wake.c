@@ -13,6 +13,7 @@
 static void act(struct hd_task *task, enum hdi_next next)
 {
     switch (next) {
+    case HDI_NEXT_WAKE:
     case HDI_NEXT_NOTHING: return;
     case HDI_NEXT_SUBMIT: hdi_sched_submit(task); return;
     case HDI_NEXT_FREE: hdi_sched_free(task); return;

@@ -235,7 +235,11 @@ static void check_entry(void *arg)
     volatile _Alignas(16) char block[32];
     EXPECT_EQ((uintptr_t)block % 16, 0);
 #if defined(__x86_64__)
-    __asm__ volatile("pxor %%xmm0, %%xmm0\n\tmovaps %%xmm0, %0" : "=m"(*(char(*)[16])block) : : "xmm0");
+    __asm__ volatile("pxor %%xmm0, %%xmm0\n\t"
+                     "movaps %%xmm0, %0" /* faults unless aligned */
+                     : "=m"(*(char(*)[16])block)
+                     :
+                     : "xmm0");
 #endif
     char text[64];
     snprintf(text, sizeof(text), "%.2f %d %.2Lf", 1.25, 7, 2.5L); /* spills xmm registers aligned */
@@ -291,6 +295,7 @@ static void *resume_here(void *arg)
     hdi_context_init_thread(&here);
     resume_to = &here;
     hdi_context_switch(&here, &fiber_context);
+    resume_to = NULL;
     return NULL;
 }
 
@@ -470,7 +475,8 @@ TEST(gdb_shows_the_functions_of_a_fiber_and_stops)
     self[length] = '\0';
     snprintf(command, sizeof(command),
              "HEDDLE_TEST_GDB=1 ASAN_OPTIONS=detect_leaks=0 timeout 60 gdb -q -nx -batch "
-             "-ex 'set debuginfod enabled off' -ex 'break gdb_probe' -ex run -ex bt '%s' 2>&1", self);
+             "-ex 'set debuginfod enabled off' -ex 'break gdb_probe' -ex run -ex bt '%s' 2>&1",
+             self);
     read_command(command, text, sizeof(text));
     const char *bt = strstr(text, "#0 ");
     if (!bt) test_skip("gdb cannot run programs here");
@@ -485,7 +491,8 @@ static int find_stack_header(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size;
     for (int i = 0; i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type == PT_GNU_STACK) *(uint32_t *)arg = info->dlpi_phdr[i].p_flags;
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        if (header->p_type == PT_GNU_STACK) *(uint32_t *)arg = header->p_flags;
     }
     return 1; /* the first is this program */
 }

@@ -108,6 +108,9 @@ void model_equal_(long long a, long long b, const char *a_text, const char *b_te
 /* A value in [0, count), all of which are explored. */
 #define model_any(count) hdi_model_any(count)
 
+/* While calm nothing is explored: for setting the stage, and clearing it away. */
+#define model_calm(calm) hdi_model_calm(calm)
+
 /* For the trace: name an object (its parts then show as name+offset), leave a remark. */
 #define MODEL_NAME(object)     hdi_model_name(&(object), sizeof(object), #object)
 #define MODEL_NOTE(text, value) hdi_model_note(text, (uint64_t)(value))

@@ -2,7 +2,7 @@
  *
  * slab, the slow paths: chunks, batches, loose objects. See slab.h.
  */
-#include "base/slab.h"
+#include "os/slab.h"
 
 #include "os/memory.h"
 

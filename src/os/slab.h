@@ -20,8 +20,8 @@
  *            state, read by others even when the task is free.
  * Rejected   poisoning free objects for AddressSanitizer: late reads are legal here.
  */
-#ifndef HDI_BASE_SLAB_H
-#define HDI_BASE_SLAB_H
+#ifndef HDI_OS_SLAB_H
+#define HDI_OS_SLAB_H
 
 #include <stdbool.h>
 #include <stddef.h>

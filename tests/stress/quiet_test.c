@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * An idle runtime costs nothing: with 1,000 parked fibers and 100 idle stackless tasks
+ * each, and no work, the kernel counts no context switch and no CPU time of any worker
+ * in five seconds. Runtimes of 1, 2 and 16 workers are watched at once.
+ */
+#include "stress/stress.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <time.h>
+
+#include "sched/runtime.h"
+
+enum { RUNTIMES = 3, FIBERS = 1000, POLLS = 100, THREADS_MAX = 64, WATCH_SECONDS = 5 };
+
+static const unsigned workers_of[RUNTIMES] = {1, 2, 16};
+
+/* ---- what the kernel knows about a thread ---- */
+
+struct usage {
+    int tid;
+    char state;
+    unsigned long long voluntary, involuntary, user_ticks, system_ticks;
+};
+
+static bool read_task_file(int tid, const char *name, char *text, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/task/%d/%s", tid, name);
+    FILE *file = fopen(path, "re");
+    if (!file) return false;
+    const size_t got = fread(text, 1, size - 1, file);
+    text[got] = '\0';
+    fclose(file);
+    return got > 0;
+}
+
+static unsigned long long number_after(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    EXPECT(at != NULL);
+    return strtoull(at + strlen(key), NULL, 10);
+}
+
+static void read_usage(int tid, struct usage *usage)
+{
+    char text[4096];
+    EXPECT(read_task_file(tid, "status", text, sizeof(text)));
+    *usage = (struct usage){.tid = tid};
+    usage->voluntary = number_after(text, "\nvoluntary_ctxt_switches:");
+    usage->involuntary = number_after(text, "\nnonvoluntary_ctxt_switches:");
+    EXPECT(read_task_file(tid, "stat", text, sizeof(text)));
+    const char *rest = strrchr(text, ')'); /* The name may hold anything. */
+    EXPECT(rest != NULL);
+    EXPECT_EQ(sscanf(rest, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &usage->state,
+                     &usage->user_ticks, &usage->system_ticks),
+              3);
+}
+
+/* The workers are the threads named heddle-N. */
+static unsigned read_workers(struct usage usages[THREADS_MAX])
+{
+    unsigned count = 0;
+    DIR *dir = opendir("/proc/self/task");
+    EXPECT(dir != NULL);
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        char name[32];
+        if (!isdigit((unsigned char)entry->d_name[0])) continue;
+        const int tid = atoi(entry->d_name);
+        if (!read_task_file(tid, "comm", name, sizeof(name))) continue;
+        if (strncmp(name, "heddle-", 7) != 0) continue;
+        EXPECT(count < THREADS_MAX);
+        read_usage(tid, &usages[count++]);
+    }
+    closedir(dir);
+    return count;
+}
+
+/* ---- the idle runtimes ---- */
+
+struct crowd {
+    hd_runtime *runtime;
+    hd_waker wakers[FIBERS + POLLS];
+    atomic_uint registered;
+    atomic_uint ended;
+    atomic_bool over;
+};
+
+struct member {
+    struct crowd *crowd;
+    unsigned index;
+};
+
+static void enrol(const struct member *member)
+{
+    member->crowd->wakers[member->index] = hd_waker_self();
+    atomic_fetch_add_explicit(&member->crowd->registered, 1, memory_order_release);
+}
+
+static int parked_fiber(void *arg)
+{
+    const struct member *member = arg;
+    enrol(member);
+    while (!atomic_load(&member->crowd->over)) EXPECT_EQ(hd_park(), 0);
+    atomic_fetch_add(&member->crowd->ended, 1);
+    return 0;
+}
+
+struct idle_state {
+    struct member member;
+    bool enrolled;
+};
+
+static hd_poll idle_poll(void *arg, int *result)
+{
+    struct idle_state *state = arg;
+    if (!state->enrolled) {
+        state->enrolled = true;
+        enrol(&state->member);
+    }
+    if (!atomic_load(&state->member.crowd->over)) return HD_PENDING;
+    atomic_fetch_add(&state->member.crowd->ended, 1);
+    *result = 0;
+    return HD_READY;
+}
+
+static void gather(struct crowd *crowd, struct member *members, unsigned workers, hd_policy policy)
+{
+    hd_options options = HD_OPTIONS_INIT;
+    options.world = HD_WORLD_LIVE;
+    options.workers = workers;
+    options.policy = policy;
+    crowd->runtime = stress_runtime(&options);
+    const hd_spawn_options into = stress_into(crowd->runtime);
+    for (unsigned i = 0; i < FIBERS; i++) {
+        members[i] = (struct member){crowd, i};
+        EXPECT_EQ(hd_spawn_with(NULL, parked_fiber, &members[i], &into), 0);
+    }
+    for (unsigned i = FIBERS; i < FIBERS + POLLS; i++) {
+        const struct idle_state state = {.member = {crowd, i}};
+        EXPECT_EQ(hd_spawn_poll_with(NULL, idle_poll, &state, sizeof(state), &into), 0);
+    }
+    stress_await(&crowd->registered, FIBERS + POLLS);
+}
+
+static void disperse(struct crowd *crowd)
+{
+    atomic_store(&crowd->over, true);
+    for (unsigned i = 0; i < FIBERS + POLLS; i++) hd_waker_wake(crowd->wakers[i]);
+    EXPECT_EQ(hd_runtime_drain(crowd->runtime, HD_FOREVER), 0);
+    EXPECT_EQ(atomic_load(&crowd->ended), FIBERS + POLLS);
+    hd_runtime_destroy(crowd->runtime);
+}
+
+/* Every worker has said that it parks, and the kernel says that it sleeps. */
+static void await_sleep(struct crowd *crowds, unsigned threads)
+{
+    struct usage usages[THREADS_MAX];
+    for (bool asleep = false; !asleep;) {
+        sched_yield();
+        asleep = true;
+        for (int i = 0; i < RUNTIMES; i++) {
+            asleep &= hdi_idle_parked(&crowds[i].runtime->idle) == workers_of[i];
+        }
+        const unsigned count = read_workers(usages);
+        EXPECT_EQ(count, threads);
+        for (unsigned i = 0; i < count; i++) asleep &= usages[i].state == 'S';
+    }
+}
+
+static void idle_costs_nothing(hd_policy policy)
+{
+    static struct crowd crowds[RUNTIMES];
+    static struct member members[RUNTIMES][FIBERS];
+    unsigned threads = 0;
+    for (int i = 0; i < RUNTIMES; i++) {
+        gather(&crowds[i], members[i], workers_of[i], policy);
+        threads += workers_of[i];
+    }
+    await_sleep(crowds, threads);
+
+    struct usage before[THREADS_MAX], after[THREADS_MAX];
+    EXPECT_EQ(read_workers(before), threads);
+    const struct timespec watch = {.tv_sec = WATCH_SECONDS};
+    EXPECT_EQ(nanosleep(&watch, NULL), 0); /* the measured time itself */
+    EXPECT_EQ(read_workers(after), threads);
+    for (unsigned i = 0; i < threads; i++) {
+        EXPECT_EQ(after[i].tid, before[i].tid);
+        EXPECT_EQ(after[i].voluntary, before[i].voluntary);
+        EXPECT_EQ(after[i].involuntary, before[i].involuntary);
+        EXPECT_EQ(after[i].user_ticks, before[i].user_ticks);
+        EXPECT_EQ(after[i].system_ticks, before[i].system_ticks);
+    }
+    for (int i = 0; i < RUNTIMES; i++) disperse(&crowds[i]);
+}
+
+TEST(idle_costs_nothing_fair)
+{
+    idle_costs_nothing(HD_POLICY_FAIR);
+}
+
+TEST(idle_costs_nothing_local)
+{
+    idle_costs_nothing(HD_POLICY_LOCAL);
+}
+
+TEST_MAIN
