@@ -36,7 +36,7 @@ uintptr_t hdi_thread_id(void)
 }
 #else
 /* Read in thread.h by name. */
-__thread void *hdi_thread_pointer __attribute__((tls_model("initial-exec")));
+__thread void *hdi_thread_pointer __attribute__((tls_model("initial-exec"), used));
 
 __attribute__((noinline)) void hdi_thread_set_self(void *self)
 {
@@ -62,11 +62,13 @@ int hdi_thread_start(struct hdi_thread *thread, void (*entry)(void *), void *arg
 {
     thread->entry = entry;
     thread->arg = arg;
-    /* Signals belong to the program: its own threads handle them. Faults cannot be
-     * blocked and still arrive. */
-    sigset_t all, saved;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &saved);
+    /* Signals belong to the program: its own threads handle them. Faults stay open: the
+     * kernel kills a thread that faults while they are blocked, past any handler. */
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    sigset_t most, saved;
+    sigfillset(&most);
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) sigdelset(&most, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &most, &saved);
     const int err = pthread_create(&thread->id, NULL, thread_main, thread);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     if (err) return -EAGAIN;

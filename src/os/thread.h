@@ -24,7 +24,7 @@ struct hdi_thread {
     void *arg;
 };
 
-/* Start a thread with all signals blocked. Returns: 0, or -EAGAIN. */
+/* Start a thread with all signals blocked but faults. Returns: 0, or -EAGAIN. */
 int hdi_thread_start(struct hdi_thread *thread, void (*entry)(void *), void *arg,
                      const char *name);
 void hdi_thread_join(struct hdi_thread *thread);

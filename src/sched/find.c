@@ -1,10 +1,6 @@
-/* SPDX-License-Identifier: MIT
- *
- * find: where a worker puts runnable tasks, and where it finds the next.
- *
- * The order of the steps is in sched/worker.h.
- */
-#include "base/check.h"
+/* SPDX-License-Identifier: MIT */
+#include "sched/find.h"
+
 #include "sched/runtime.h"
 
 /* ---- putting ---- */
@@ -27,7 +23,7 @@ static void overflow(struct hdi_worker *worker, struct hd_task *task)
     inject(worker->exec.runtime, batch, count);
 }
 
-static void push_local(struct hdi_worker *worker, struct hd_task *task)
+void hdi_find_push(struct hdi_worker *worker, struct hd_task *task)
 {
     struct hd_runtime *runtime = worker->exec.runtime;
     if (hdi_unlikely(!hdi_runq_push(&worker->queue, task))) {
@@ -41,26 +37,17 @@ static void push_local(struct hdi_worker *worker, struct hd_task *task)
     }
 }
 
-void hdi_worker_submit(struct hdi_worker *worker, struct hd_task *task)
+void hdi_find_inject(struct hd_runtime *runtime, struct hd_task *task)
 {
-    if (hdi_unlikely(worker->parking)) {
-        inject(worker->exec.runtime, &task, 1);
-        return;
-    }
-    if (worker->queue.shape == HDI_RUNQ_RING) {
-        struct hd_task *evicted;
-        if (hdi_likely(hdi_lifo_put(&worker->lifo, task, &evicted))) task = evicted;
-        if (!task) return;
-    }
-    push_local(worker, task);
+    inject(runtime, &task, 1);
 }
 
-void hdi_worker_submit_last(struct hdi_worker *worker, struct hd_task *task)
+void hdi_find_submit_last(struct hdi_worker *worker, struct hd_task *task)
 {
     if (worker->queue.shape == HDI_RUNQ_DEQUE) {
-        inject(worker->exec.runtime, &task, 1); /* At the deque's end it would be next. */
+        hdi_find_inject(worker->exec.runtime, task); /* At the deque's end it would be next. */
     } else {
-        push_local(worker, task);
+        hdi_find_push(worker, task);
     }
 }
 
@@ -68,9 +55,9 @@ void hdi_sched_submit(struct hd_task *task)
 {
     struct hdi_worker *worker = hdi_worker_self();
     if (hdi_likely(worker && worker->exec.runtime == task->runtime)) {
-        hdi_worker_submit(worker, task);
+        hdi_find_submit(worker, task);
     } else {
-        inject(task->runtime, &task, 1);
+        hdi_find_inject(task->runtime, task);
     }
 }
 
@@ -103,11 +90,21 @@ static struct hd_task *take_injected(struct hdi_worker *worker, bool busy)
     return count > 0 ? batch[0] : NULL;
 }
 
-static struct hd_task *take_lifo(struct hdi_worker *worker)
+void hdi_find_gather(struct hdi_worker *worker)
 {
-    struct hd_task *task = hdi_lifo_take(&worker->lifo);
-    if (task) hdi_count(&worker->counters.lifo_hits);
-    return task;
+    struct hd_runtime *runtime = worker->exec.runtime;
+    struct hdi_bag *bag = &worker->queue.bag;
+    const uint32_t length = hdi_inject_length(&runtime->inject);
+    if (worker->queue.shape != HDI_RUNQ_BAG || length == 0) return;
+    (void)hdi_bag_reserve(bag, bag->count + length); /* If memory is short, as many as fit. */
+    for (;;) {
+        struct hd_task *batch[HDI_INJECT_BATCH_MAX];
+        const size_t room = bag->capacity - bag->count;
+        const unsigned most = room < HDI_INJECT_BATCH_MAX ? (unsigned)room : HDI_INJECT_BATCH_MAX;
+        const unsigned count = hdi_inject_pop(&runtime->inject, batch, most);
+        for (unsigned i = 0; i < count; i++) HD_CHECK(hdi_bag_push(bag, batch[i]));
+        if (count == 0) return;
+    }
 }
 
 /* Step 1: what a busy worker would otherwise never come to. Injected tasks and a deque's
@@ -121,20 +118,6 @@ static struct hd_task *take_overdue(struct hdi_worker *worker)
     return task ? task : hdi_runq_pop_oldest(&worker->queue);
 }
 
-/* Steps 2 and 3. */
-static struct hd_task *take_own(struct hdi_worker *worker)
-{
-    if (worker->lifo_run < worker->lifo_cap) {
-        struct hd_task *task = take_lifo(worker);
-        if (task) {
-            worker->lifo_run++;
-            return task;
-        }
-    }
-    worker->lifo_run = 0;
-    return hdi_runq_pop(&worker->queue, &worker->prng);
-}
-
 struct hd_task *hdi_find_lifo_next(struct hdi_worker *worker)
 {
     if (worker->tick + 1 >= worker->interval) return NULL;
@@ -142,7 +125,7 @@ struct hd_task *hdi_find_lifo_next(struct hdi_worker *worker)
         if (hdi_runq_count(&worker->queue) > 0) return NULL;
         worker->lifo_run = 0;
     }
-    struct hd_task *task = take_lifo(worker);
+    struct hd_task *task = hdi_find_lifo(worker);
     if (task) {
         worker->lifo_run++;
         worker->tick++;
@@ -150,20 +133,11 @@ struct hd_task *hdi_find_lifo_next(struct hdi_worker *worker)
     return task;
 }
 
-struct hd_task *hdi_find_quick(struct hdi_worker *worker)
-{
-    if (worker->tick + 1 >= worker->interval) return NULL;
-    struct hd_task *task = take_own(worker);
-    if (task) worker->tick++;
-    return task;
-}
-
 struct hd_task *hdi_find_local(struct hdi_worker *worker)
 {
     struct hd_task *task = NULL;
     if (hdi_unlikely(++worker->tick >= worker->interval)) task = take_overdue(worker);
-    if (!task) task = take_own(worker);
-    if (!task) task = take_lifo(worker);
+    if (!task) task = hdi_find_own(worker);
     if (!task) task = take_injected(worker, false);
     return task;
 }

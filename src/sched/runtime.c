@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "os/clock.h"
 #include "os/membarrier.h"
+#include "sched/find.h"
 #include "task/state.h"
 
 /* ---- creating ---- */
@@ -195,7 +196,10 @@ static bool drop_pending(struct hd_runtime *runtime)
 
 static bool is_quiet(struct hd_runtime *runtime)
 {
-    return hdi_idle_parked(&runtime->idle) == runtime->worker_count && !hdi_find_visible(runtime);
+    const bool asleep = runtime->world->kind == HD_WORLD_SIM
+                            ? hdi_load_acquire(&runtime->sim.asleep)
+                            : hdi_idle_parked(&runtime->idle) == runtime->worker_count;
+    return asleep && !hdi_find_visible(runtime);
 }
 
 static int end_all(struct hd_runtime *runtime, int64_t deadline)
@@ -206,7 +210,6 @@ static int end_all(struct hd_runtime *runtime, int64_t deadline)
         if (all_ended(runtime)) return 0;
         if (is_quiet(runtime) && drop_pending(runtime)) continue;
         const int err = runtime->world->wait(runtime, &runtime->quiet, seen, deadline);
-        if (err == -EDEADLK && drop_pending(runtime)) continue;
         if (err == -ETIMEDOUT || err == -EDEADLK) return all_ended(runtime) ? 0 : err;
     }
 }
@@ -287,7 +290,8 @@ int64_t hd_now(hd_runtime *runtime)
 int64_t hd_after_ms(int64_t ms)
 {
     const int64_t now = hd_now(NULL);
-    return ms > (INT64_MAX - now) / 1000000 ? HD_FOREVER : now + ms * 1000000;
+    if (ms > (INT64_MAX - now) / 1000000) return HD_FOREVER;
+    return ms < INT64_MIN / 1000000 ? INT64_MIN : now + ms * 1000000;
 }
 
 hd_world hd_runtime_world(const hd_runtime *runtime)

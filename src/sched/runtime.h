@@ -40,7 +40,8 @@ struct hdi_sim_state {
     _Atomic(uint32_t) event;   /* counts what may end a wait; futex */
     _Atomic(bool) foreign;     /* another OS thread has taken part */
     _Atomic(uintptr_t) driver; /* the thread that drove last; 0: none yet */
-    int64_t now_ns;            /* drive */
+    _Atomic(bool) asleep;      /* drive writes: the last look found nothing ready */
+    _Atomic(int64_t) now_ns;   /* drive writes, relaxed */
     _Atomic(uint64_t) digest;  /* drive writes, relaxed */
     struct hdi_prng prng;      /* drive: the order of everything */
 };

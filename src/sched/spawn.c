@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "os/membarrier.h"
+#include "sched/find.h"
 #include "sched/runtime.h"
 #include "task/state.h"
 
@@ -223,7 +224,7 @@ HDI_ALWAYS_INLINE void submit_new(const struct target *target, struct hd_task *t
     if (hdi_likely(worker)) {
         hdi_count(&worker->counters.submitted);
         hdi_digest_add(worker->digest, HDI_EVENT_SPAWN, task->id);
-        hdi_worker_submit(worker, task);
+        hdi_find_submit(worker, task);
     } else {
         /* Relaxed: the queue's lock orders it. */
         hdi_fetch_add_relaxed(&target->runtime->foreign_submitted, 1);

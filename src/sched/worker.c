@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/mutant.h"
+#include "sched/find.h"
 #include "sched/runtime.h"
 #include "task/state.h"
 
@@ -33,14 +34,6 @@ static void die_of_overflow(const struct hd_task *task)
     hdi_overflow_die(&info);
 }
 
-static void end_fiber(struct hdi_worker *worker, struct hd_task *task)
-{
-    hdi_context_fini(&task->fiber.context);
-    hdi_stack_give(&worker->stacks, task->fiber.stack);
-    task->fiber.stack = NULL;
-    end_task(worker, task, task->result);
-}
-
 /* Give the fiber a stack for its first run. Returns false if memory is short. */
 static bool prepare_fiber(struct hdi_worker *worker, struct hd_task *task)
 {
@@ -50,25 +43,52 @@ static bool prepare_fiber(struct hdi_worker *worker, struct hd_task *task)
     return true;
 }
 
+/* Nobody runs on the stack of an ended fiber any more. */
+static void bury(struct hdi_worker *worker)
+{
+    hdi_context_fini(&worker->exec.dead);
+    hdi_stack_give(&worker->stacks, worker->exec.dead_stack);
+    worker->exec.dead_stack = NULL;
+}
+
 void hdi_sched_settle(struct hdi_exec *exec)
 {
     struct hdi_worker *worker = (struct hdi_worker *)exec;
     struct hd_task *task = exec->left;
+    if (!task) {
+        bury(worker); /* EXEC-1 */
+        return;
+    }
     exec->left = NULL;
     if (hdi_unlikely(task->canary) && !hdi_stack_intact(task->fiber.stack)) die_of_overflow(task);
     switch (exec->after) {
     case HDI_AFTER_YIELD:
         task->yielded = true;
-        hdi_worker_submit_last(worker, task);
+        hdi_find_submit_last(worker, task);
         return;
     case HDI_AFTER_PARK:
         if (HDI_MUTANT(fiber_early_publish)) return;
         if (hdi_transition_to_idle(&task->word) == HDI_NEXT_SUBMIT) {
-            hdi_worker_submit_last(worker, task);
+            hdi_find_submit_last(worker, task);
         }
         return;
-    case HDI_AFTER_EXIT: end_fiber(worker, task); return;
     }
+}
+
+/* The task ends while its stack is still in use, so that whoever joined it is ready by
+ * the time the next fiber is chosen: usually that very one. The task may be gone from
+ * then on; its context and its stack are kept aside until the other side buries them. */
+noreturn void hdi_sched_exit(struct hdi_exec *exec)
+{
+    struct hdi_worker *worker = (struct hdi_worker *)exec;
+    struct hd_task *task = exec->current;
+    if (hdi_unlikely(task->canary) && !hdi_stack_intact(task->fiber.stack)) die_of_overflow(task);
+    exec->dead = task->fiber.context;
+    exec->dead_stack = task->fiber.stack;
+    exec->left_fp = task->save_fp ? &worker->dead_fp : NULL;
+    exec->current = NULL;
+    end_task(worker, task, task->result);
+    hdi_context_exit(&exec->dead, hdi_sched_next(exec));
 }
 
 HDI_ALWAYS_INLINE void run_fiber(struct hdi_worker *worker, struct hd_task *task)
@@ -91,7 +111,7 @@ HDI_ALWAYS_INLINE void run_poll(struct hdi_worker *worker, struct hd_task *task)
         hdi_task_end_state(task);
         end_task(worker, task, result);
     } else if (hdi_transition_to_idle(&task->word) == HDI_NEXT_SUBMIT) {
-        hdi_worker_submit_last(worker, task);
+        hdi_find_submit_last(worker, task);
     }
 }
 
@@ -194,7 +214,7 @@ void hdi_sched_run_now(struct hd_task *task)
 struct hdi_context *hdi_sched_next(struct hdi_exec *exec)
 {
     struct hdi_worker *worker = (struct hdi_worker *)exec;
-    if (!worker->direct || worker->budget <= 1 || exec->left->save_fp) return &exec->context;
+    if (!worker->direct || worker->budget <= 1 || exec->left_fp) return &exec->context;
     struct hd_task *task = hdi_find_quick(worker);
     if (!task) return &exec->context;
     const bool plain = task->kind == HDI_TASK_FIBER && !task->save_fp;

@@ -82,6 +82,7 @@ struct hdi_worker {
     bool parking;         /* between "no work" and awake again: local submits are injected */
     unsigned nested;      /* stackless tasks run inside the poll of another */
     bool direct;          /* fibers may switch to each other without the loop: not in sim */
+    struct hdi_fp_control dead_fp; /* where an ended fiber's control words go */
     struct hd_task *handed; /* taken from a queue by a fiber that left, to be run next */
     unsigned lifo_cap;    /* the option, at hand */
     unsigned lifo_run;    /* LIFO hits in a row */
@@ -126,32 +127,5 @@ void hdi_worker_adapt(struct hdi_worker *worker, uint64_t run_ns);
 /* Make the calling thread run as this worker, or as none. */
 void hdi_worker_enter(struct hdi_worker *worker);
 void hdi_worker_leave(struct hdi_worker *worker);
-
-/* sched/find.c */
-
-/* Steps 1 to 5. Returns NULL if there is no work here. */
-struct hd_task *hdi_find_local(struct hdi_worker *worker);
-
-/* Steps 2 and 3, on the stack of a fiber that leaves. Returns NULL also when the loop
- * should have a say. */
-struct hd_task *hdi_find_quick(struct hdi_worker *worker);
-
-/* Step 2 alone: take what is in the LIFO slot, if that is what the worker would do next.
- * Returns NULL if not. */
-struct hd_task *hdi_find_lifo_next(struct hdi_worker *worker);
-
-/* One round of step 6 over at most `scan_max` victims. `last`: also the LIFO slots of
- * workers that seem stuck. */
-struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, bool last);
-
-/* Whether any queue that can be stolen from has a task: the second look. */
-bool hdi_find_visible(struct hd_runtime *runtime);
-
-/* Put a runnable task into this worker's own queues, and wake another worker if there
- * is now something to steal. */
-void hdi_worker_submit(struct hdi_worker *worker, struct hd_task *task);
-
-/* The same for a task that gave way: behind all others. */
-void hdi_worker_submit_last(struct hdi_worker *worker, struct hd_task *task);
 
 #endif

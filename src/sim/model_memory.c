@@ -121,6 +121,7 @@ void hdi_model_free(void *pointer)
     if (!pointer) return;
     struct block *b = block_of(pointer);
     HD_CHECK_MSG(b && b->start == pointer, "hdi_model_free: not from hdi_model_alloc()");
+    hdi_mm_drain(hdi_model_self()); /* as an allocator's lock does */
     hdi_model_record(HDI_STEP_FREE, pointer, __builtin_return_address(0));
     if (b->freed) hdi_model_fail(HDI_VERDICT_FREED, NULL, 0, "freed twice");
     b->freed = true;

@@ -16,13 +16,21 @@
 #include <errno.h>
 
 #include "base/check.h"
+#include "os/clock.h"
+#include "sched/find.h"
 #include "sched/runtime.h"
 
 #define STEP_NS 1000
 
+/* Relaxed: only the driver writes it, and others want a number, not an order. */
 static int64_t sim_now(struct hd_runtime *runtime)
 {
-    return runtime->sim.now_ns;
+    return hdi_load_relaxed(&runtime->sim.now_ns);
+}
+
+static void set_now(struct hd_runtime *runtime, int64_t now_ns)
+{
+    hdi_store_relaxed(&runtime->sim.now_ns, now_ns);
 }
 
 static uint64_t sim_entropy(struct hd_runtime *runtime)
@@ -80,16 +88,19 @@ static void sim_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word)
 /* One worker's turn. Returns whether it ran a task. */
 static bool turn(struct hd_runtime *runtime, struct hdi_worker *worker)
 {
+    void *outer = hdi_thread_self(); /* The driver may be a fiber of another runtime. */
     hdi_worker_enter(worker);
+    hdi_find_gather(worker);
     struct hd_task *task = hdi_find_local(worker);
     if (!task && runtime->worker_count > 1) {
         task = hdi_find_steal(worker, runtime->worker_count, false);
     }
     if (task) {
         hdi_worker_run(worker, task);
-        runtime->sim.now_ns += STEP_NS;
+        set_now(runtime, sim_now(runtime) + STEP_NS);
     }
     hdi_worker_leave(worker);
+    hdi_thread_set_self(outer);
     return task != NULL;
 }
 
@@ -104,16 +115,42 @@ static bool step(struct hd_runtime *runtime)
     return false;
 }
 
+/* Nothing is ready, as when the last worker parks: tell whoever drains, once. Returns
+ * whether there was news. */
+static bool fall_asleep(struct hd_runtime *runtime)
+{
+    if (hdi_load_relaxed(&runtime->sim.asleep)) return false; /* Only the driver writes it. */
+    hdi_store_release(&runtime->sim.asleep, true);
+    if (hdi_load_acquire(&runtime->draining) > 0) {
+        hdi_fetch_add_acq_rel(&runtime->quiet, 1);
+        sim_wake(runtime, &runtime->quiet);
+    }
+    return true;
+}
+
+/* Wait for another thread to do something. They live in real time, so what is left until
+ * a virtual deadline is how long they get. */
+static int wait_for_event(struct hd_runtime *runtime, uint32_t event, int64_t deadline_ns)
+{
+    int64_t limit = INT64_MAX;
+    if (deadline_ns != INT64_MAX) {
+        const int64_t left = deadline_ns - sim_now(runtime), real = hdi_clock_now();
+        if (left <= 0) return -ETIMEDOUT;
+        if (left < INT64_MAX - real) limit = real + left;
+    }
+    return hdi_futex_wait(&runtime->sim.event, event, limit);
+}
+
 /* Nothing is ready. With other threads about, one of them may change that. */
 static int wait_for_others(struct hd_runtime *runtime, uint32_t event, int64_t deadline_ns)
 {
     if (!hdi_load_acquire(&runtime->sim.foreign)) {
         if (deadline_ns == INT64_MAX) return -EDEADLK;
-        runtime->sim.now_ns = deadline_ns;
-        return -ETIMEDOUT;
+    } else if (wait_for_event(runtime, event, deadline_ns) != -ETIMEDOUT) {
+        return 0;
     }
-    (void)hdi_futex_wait(&runtime->sim.event, event, INT64_MAX);
-    return 0;
+    set_now(runtime, deadline_ns);
+    return -ETIMEDOUT;
 }
 
 /* Context: holder of sim.drive. */
@@ -121,10 +158,13 @@ static int drive(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t e
                  int64_t deadline_ns)
 {
     while (hdi_load_acquire(word) == expected) {
-        if (runtime->sim.now_ns >= deadline_ns) return -ETIMEDOUT;
+        if (sim_now(runtime) >= deadline_ns) return -ETIMEDOUT;
         const uint32_t event = hdi_load_acquire(&runtime->sim.event);
-        if (step(runtime)) continue;
-        if (hdi_load_acquire(word) != expected) break;
+        if (step(runtime)) {
+            hdi_store_relaxed(&runtime->sim.asleep, false); /* A hint until it is true. */
+            continue;
+        }
+        if (fall_asleep(runtime)) continue;
         const int err = wait_for_others(runtime, event, deadline_ns);
         if (err) return err;
     }
@@ -139,12 +179,16 @@ static int sim_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_
     while (hdi_load_acquire(word) == expected) {
         const uint32_t event = hdi_load_acquire(&runtime->sim.event);
         if (hdi_mutex_trylock(&runtime->sim.drive)) {
+            struct hdi_overflow_thread overflow; /* Fibers run on this thread now. */
+            const bool report =
+                runtime->options.report_overflow && hdi_overflow_thread_init(&overflow) == 0;
             const int err = drive(runtime, word, expected, deadline_ns);
+            if (report) hdi_overflow_thread_fini(&overflow);
             hdi_mutex_unlock(&runtime->sim.drive);
             if (hdi_load_acquire(&runtime->sim.foreign)) announce(runtime);
             return err;
         }
-        (void)hdi_futex_wait(&runtime->sim.event, event, INT64_MAX);
+        if (wait_for_event(runtime, event, deadline_ns) == -ETIMEDOUT) return -ETIMEDOUT;
     }
     return 0;
 }

@@ -18,16 +18,20 @@
 enum hdi_after {
     HDI_AFTER_YIELD,
     HDI_AFTER_PARK,
-    HDI_AFTER_EXIT,
 };
 
+/* EXEC-1: `left` and `dead_stack` are set only between a fiber's leaving and the
+ * settling on the other side; at most one of them. */
 struct hdi_exec {
     struct hdi_context context; /* the scheduler's own stack */
     struct hd_task *current;    /* the running task; NULL in between */
     struct hd_task *left;       /* the fiber that switched away and is not settled yet */
     enum hdi_after after;       /* what is to be done with it */
     struct hd_runtime *runtime;
-    struct hdi_fp_control fp;   /* the thread's control words while an HD_SAVE_FP fiber runs */
+    struct hdi_stack *dead_stack; /* the stack of a fiber that has ended, */
+    struct hdi_context dead;      /* and what is left of its context */
+    struct hdi_fp_control *left_fp; /* where to save the control words of an HD_SAVE_FP fiber */
+    struct hdi_fp_control fp;       /* the thread's own while such a fiber runs */
 };
 
 static inline struct hdi_exec *hdi_exec_self(void)
@@ -48,9 +52,12 @@ static inline struct hd_task *hdi_task_self(void)
  * now on, or the scheduler's own context. */
 struct hdi_context *hdi_sched_next(struct hdi_exec *exec);
 
-/* Do with exec->left what is to be done, now that its context is saved (SWITCH-4).
+/* Do with what left what is to be done, now that its context is saved (SWITCH-4).
  * Context: first thing after every switch, on the side that was switched to. */
 void hdi_sched_settle(struct hdi_exec *exec);
+
+/* End the running fiber, whose result is in the task. Context: fiber. */
+noreturn void hdi_sched_exit(struct hdi_exec *exec);
 
 /* ---- switching ---- */
 
@@ -58,7 +65,7 @@ void hdi_sched_settle(struct hdi_exec *exec);
 HDI_ALWAYS_INLINE void hdi_exec_arrived(void)
 {
     struct hdi_exec *exec = hdi_exec_self();
-    if (exec->left) hdi_sched_settle(exec);
+    if (exec->left || exec->dead_stack) hdi_sched_settle(exec);
 }
 
 /* Run a fiber until some fiber switches back here.
@@ -70,8 +77,8 @@ HDI_ALWAYS_INLINE void hdi_fiber_resume(struct hdi_exec *exec, struct hd_task *t
         hdi_fp_load(&task->fiber.fp);
     }
     hdi_context_switch(&exec->context, &task->fiber.context);
-    if (hdi_unlikely(exec->left->save_fp)) {
-        hdi_fp_save(&exec->left->fiber.fp);
+    if (hdi_unlikely(exec->left_fp != NULL)) {
+        hdi_fp_save(exec->left_fp);
         hdi_fp_load(&exec->fp);
     }
     hdi_sched_settle(exec);
@@ -84,6 +91,7 @@ HDI_ALWAYS_INLINE void hdi_fiber_leave(struct hdi_exec *exec, enum hdi_after aft
     struct hd_task *task = exec->current;
     exec->left = task;
     exec->after = after;
+    exec->left_fp = task->save_fp ? &task->fiber.fp : NULL;
     hdi_context_switch(&task->fiber.context, hdi_sched_next(exec));
     hdi_exec_arrived();
 }

@@ -23,10 +23,7 @@ static void fiber_main(void *arg)
     task->result = task->fiber.fn(task->fiber.arg);
     struct hdi_exec *exec = hdi_exec_self(); /* asked for only now: fn may have moved */
     HD_CHECK(exec && exec->current == task);
-    exec->left = task;
-    exec->after = HDI_AFTER_EXIT;
-    hdi_context_exit(&task->fiber.context, &exec->context);
-    hdi_fail(__FILE__, __LINE__, "an ended fiber was resumed");
+    hdi_sched_exit(exec);
 }
 
 void hdi_fiber_prepare(struct hd_task *task, struct hdi_stack *stack)

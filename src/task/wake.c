@@ -10,7 +10,7 @@
 #include "task/exec.h"
 #include "task/state.h"
 
-static void act(struct hd_task *task, enum hdi_next next)
+HDI_ALWAYS_INLINE void act(struct hd_task *task, enum hdi_next next)
 {
     switch (next) {
     case HDI_NEXT_WAKE:
@@ -45,12 +45,12 @@ hd_waker hd_waker_clone(hd_waker waker)
 
 void hd_waker_wake(hd_waker waker)
 {
-    if (waker.task) hdi_task_wake(waker.task, true);
+    if (waker.task) act(waker.task, hdi_transition_to_notified(&waker.task->word, true));
 }
 
 void hd_waker_wake_keep(hd_waker waker)
 {
-    if (waker.task) hdi_task_wake(waker.task, false);
+    if (waker.task) act(waker.task, hdi_transition_to_notified(&waker.task->word, false));
 }
 
 void hd_waker_drop(hd_waker waker)

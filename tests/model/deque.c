@@ -3,6 +3,8 @@
  * deque: sched/deque.c with a capacity of 4. Nothing is lost, nothing taken twice, least of
  * all the last one.
  */
+#include <string.h>
+
 #include "base/mutant.h"
 #include "items.h"
 #include "sched/deque.h"
@@ -15,7 +17,7 @@ struct table {
 
 static void table_init(struct table *t)
 {
-    t->items.given = 0;
+    memset(t, 0, sizeof(*t)); /* stale slots would look right */
     hdi_deque_init(&t->deque);
     for (int i = 0; i < 2; i++) hdi_deque_init(&t->own[i]);
     MODEL_NAME(t->deque.top);
@@ -73,8 +75,7 @@ static void finish(struct table *t)
 }
 
 /* The last one, wanted by owner and thief. */
-MODEL(deque_last, .sc = MODEL_ALL, .tso = MODEL_ALL, .pso = MODEL_ALL, .delays = 4,
-      .kills = "deque_no_seq_cst")
+MODEL(deque_last, .sc = MODEL_ALL, .tso = MODEL_ALL, .pso = MODEL_ALL, .delays = 4)
 {
     struct table t;
     table_init(&t);
@@ -86,7 +87,7 @@ MODEL(deque_last, .sc = MODEL_ALL, .tso = MODEL_ALL, .pso = MODEL_ALL, .delays =
 }
 
 /* The last two: the thief may come back for the owner's. */
-MODEL(deque_last_two, .sc = 5, .tso = 4, .pso = 4, .kills = "deque_no_seq_cst deque_steal_half")
+MODEL(deque_last_two, .sc = 7, .tso = 6, .pso = 6, .kills = "deque_no_seq_cst deque_steal_half")
 {
     struct table t;
     table_init(&t);
@@ -99,7 +100,7 @@ MODEL(deque_last_two, .sc = 5, .tso = 4, .pso = 4, .kills = "deque_no_seq_cst de
 }
 
 /* Three, of which a thief that takes half would have two while the owner pops one. */
-MODEL(deque_three, .sc = 4, .tso = 3, .pso = 3, .kills = "deque_steal_half")
+MODEL(deque_three, .sc = 6, .tso = 6, .pso = 6, .kills = "deque_steal_half")
 {
     struct table t;
     table_init(&t);
@@ -111,7 +112,7 @@ MODEL(deque_three, .sc = 4, .tso = 3, .pso = 3, .kills = "deque_steal_half")
 }
 
 /* Pushes between the pops: bottom goes down and up again under the thief. */
-MODEL(deque_push_pop, .sc = 4, .tso = 3, .pso = 3)
+MODEL(deque_push_pop, .sc = 6, .tso = 5, .pso = 4)
 {
     struct table t;
     table_init(&t);
@@ -124,7 +125,7 @@ MODEL(deque_push_pop, .sc = 4, .tso = 3, .pso = 3)
     finish(&t);
 }
 
-MODEL(deque_two_thieves, .sc = 3, .tso = 3, .pso = 2, .kills = "deque_no_seq_cst")
+MODEL(deque_two_thieves, .sc = 5, .tso = 5, .pso = 4, .kills = "deque_no_seq_cst")
 {
     struct table t;
     table_init(&t);
@@ -139,7 +140,7 @@ MODEL(deque_two_thieves, .sc = 3, .tso = 3, .pso = 2, .kills = "deque_no_seq_cst
 }
 
 /* Full, and round: a slot is reused only after its thief is done with it. */
-MODEL(deque_full, .sc = 4, .tso = 3, .pso = 3)
+MODEL(deque_full, .sc = 6, .tso = 6, .pso = 6)
 {
     struct table t;
     table_init(&t);

@@ -4,7 +4,7 @@
  * task waits while a worker sleeps, and the counts come out even.
  *
  * The whole worker is explored in runtime.c; here it is cut down to the protocol, so that
- * more preemptions are affordable. A lost wake-up shows as the body spinning alone.
+ * more preemptions are affordable. A lost wake-up is a deadlock.
  */
 #include "base/mutant.h"
 #include "items.h"
@@ -28,23 +28,26 @@ struct worker {
 
 struct pool {
     unsigned workers;
-    bool together; /* tasks wait for each other: all must run at once */
+    unsigned tasks; /* how many there will be */
+    bool together;  /* they wait for each other: all must run at once */
     struct hdi_idle idle;
     struct hdi_inject inject;
     struct hdi_ring busy; /* of a worker that never comes to it: the body */
     struct items items;
     _Atomic(uint32_t) started;
+    struct hdi_parker all_started; /* the body waits here */
     _Atomic(bool) stopping;
     struct worker worker[WORKERS_MAX];
     void *thread[WORKERS_MAX];
 };
 
-static void pool_init(struct pool *p, unsigned workers)
+static void pool_init(struct pool *p, unsigned workers, unsigned tasks)
 {
-    *p = (struct pool){.workers = workers};
+    *p = (struct pool){.workers = workers, .tasks = tasks};
     hdi_idle_init(&p->idle, workers);
     hdi_inject_init(&p->inject);
     hdi_ring_init(&p->busy);
+    hdi_parker_init(&p->all_started);
     for (unsigned i = 0; i < workers; i++) {
         p->worker[i].pool = p;
         p->worker[i].index = i;
@@ -117,8 +120,9 @@ static void park(struct worker *w)
 static void run(struct pool *p, struct hd_task *task)
 {
     (void)item_take(task);
-    hdi_fetch_add_acq_rel(&p->started, 1);
-    while (p->together && hdi_load_acquire(&p->started) < p->items.given) hdi_cpu_relax();
+    const unsigned others = hdi_fetch_add_acq_rel(&p->started, 1);
+    if (others + 1 == p->tasks) hdi_parker_unpark(&p->all_started);
+    while (p->together && hdi_load_acquire(&p->started) < p->tasks) hdi_cpu_relax();
 }
 
 static void worker_main(void *arg)
@@ -147,6 +151,15 @@ static void start(struct pool *p)
     }
 }
 
+/* The same, and all are asleep. */
+static void start_asleep(struct pool *p)
+{
+    model_calm(true);
+    start(p);
+    while (hdi_idle_parked(&p->idle) < p->workers) hdi_cpu_relax();
+    model_calm(false);
+}
+
 /* As a foreign thread. */
 static void inject(struct pool *p)
 {
@@ -162,13 +175,9 @@ static void push(struct pool *p)
     notify(p);
 }
 
-static void wait_all(struct pool *p)
+static void stop(struct pool *p, bool wait)
 {
-    while (hdi_load_acquire(&p->started) < p->items.given) hdi_cpu_relax();
-}
-
-static void stop(struct pool *p)
-{
+    if (wait) hdi_parker_park(&p->all_started);
     hdi_store_release(&p->stopping, true);
     for (unsigned i = 0; i < p->workers; i++) hdi_parker_unpark(&p->worker[i].parker);
     for (unsigned i = 0; i < p->workers; i++) model_join(p->thread[i]);
@@ -181,47 +190,20 @@ static void stop(struct pool *p)
 MODEL(idle_one, .sc = 4, .tso = 4, .pso = 4, .kills = "idle_plain_load idle_no_recheck")
 {
     struct pool p;
-    pool_init(&p, 1);
+    pool_init(&p, 1, 1);
     start(&p);
     push(&p);
-    wait_all(&p);
-    stop(&p);
+    stop(&p, true);
 }
 
-MODEL(idle_one_injected, .sc = 4, .tso = 3, .pso = 3, .kills = "idle_no_recheck")
+MODEL(idle_one_injected, .sc = 4, .tso = 4, .pso = 4, .kills = "idle_no_recheck")
 {
     struct pool p;
-    pool_init(&p, 1);
+    pool_init(&p, 1, 2);
     start(&p);
     inject(&p);
     inject(&p);
-    wait_all(&p);
-    stop(&p);
-}
-
-/* Asleep, or nearly, when the tasks come. */
-MODEL(idle_two, .sc = 2, .tso = 2, .pso = 2, .kills = "idle_blind_clear idle_plain_load")
-{
-    struct pool p;
-    pool_init(&p, 2);
-    start(&p);
-    push(&p);
-    inject(&p);
-    wait_all(&p);
-    stop(&p);
-}
-
-/* Two tasks that wait for each other: the first worker to find one must see to the other. */
-MODEL(idle_together, .sc = 2, .tso = 2, .pso = 2, .kills = "idle_last_silent")
-{
-    struct pool p;
-    pool_init(&p, 2);
-    p.together = true;
-    start(&p);
-    push(&p);
-    push(&p);
-    wait_all(&p);
-    stop(&p);
+    stop(&p, true);
 }
 
 /* Two submitters at once. */
@@ -230,36 +212,58 @@ static void submitter(void *arg)
     inject(arg);
 }
 
-MODEL(idle_two_submitters, .sc = 2, .tso = 2, .pso = 2)
+MODEL(idle_two_submitters, .sc = 3, .tso = 3, .pso = 3, .kills = "idle_plain_load")
 {
     struct pool p;
-    pool_init(&p, 1);
+    pool_init(&p, 1, 2);
     start(&p);
-    struct hd_task *task = item_give(&p.items); /* its giver is the body */
+    struct hd_task *task = item_give(&p.items); /* before the other gives one */
     void *other = model_thread(submitter, &p);
     MODEL_CHECK(hdi_ring_push(&p.busy, task));
     notify(&p);
     model_join(other);
-    wait_all(&p);
-    stop(&p);
+    stop(&p, true);
 }
 
-/* Stopped at any point of the way to sleep. */
+/* Two workers on their way to sleep when the tasks come. */
+MODEL(idle_two, .sc = 2, .tso = 2, .pso = 2, .kills = "idle_blind_clear idle_plain_load")
+{
+    struct pool p;
+    pool_init(&p, 2, 2);
+    start(&p);
+    push(&p);
+    inject(&p);
+    stop(&p, true);
+}
+
+/* Two tasks that wait for each other: whoever finds one must see to the other. */
+MODEL(idle_together, .sc = 3, .tso = 2, .pso = 2, .kills = "idle_last_silent")
+{
+    struct pool p;
+    pool_init(&p, 2, 2);
+    p.together = true;
+    start_asleep(&p);
+    push(&p);
+    push(&p);
+    stop(&p, true);
+}
+
+/* Stopped at any point of the way to sleep: by a token without a claim. */
 MODEL(idle_stop, .sc = 3, .tso = 2, .pso = 2, .kills = "idle_blind_clear")
 {
     struct pool p;
-    pool_init(&p, 2);
+    pool_init(&p, 2, 1);
     start(&p);
     push(&p);
-    stop(&p);
+    stop(&p, false);
 }
 
-MODEL(idle_three, .sc = 1, .tso = 1, .pso = 1)
+MODEL(idle_three, .sc = 2, .tso = 2, .pso = 2)
 {
     struct pool p;
-    pool_init(&p, 3);
-    start(&p);
+    pool_init(&p, 3, 2);
+    start_asleep(&p);
     push(&p);
-    push(&p);
-    stop(&p);
+    inject(&p);
+    stop(&p, false);
 }

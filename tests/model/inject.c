@@ -68,7 +68,7 @@ MODEL(inject_push_push, .sc = MODEL_ALL, .tso = 5, .pso = 5, .kills = "inject_le
     finish(&t);
 }
 
-MODEL(inject_push_pop, .sc = 5, .tso = 4, .pso = 4, .kills = "inject_len_late")
+MODEL(inject_push_pop, .sc = 8, .tso = 7, .pso = 7, .kills = "inject_len_late")
 {
     struct table t;
     table_init(&t);
@@ -80,7 +80,7 @@ MODEL(inject_push_pop, .sc = 5, .tso = 4, .pso = 4, .kills = "inject_len_late")
     finish(&t);
 }
 
-MODEL(inject_three, .sc = 2, .tso = 2, .pso = 2)
+MODEL(inject_three, .sc = 4, .tso = 4, .pso = 4)
 {
     struct table t;
     table_init(&t);

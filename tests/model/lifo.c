@@ -20,7 +20,7 @@ static void table_init(struct table *t)
     MODEL_NAME(t->lifo.claimed);
 }
 
-/* As hdi_worker_submit(): what does not go in or comes out goes elsewhere. */
+/* As hdi_find_submit(): what does not go in or comes out goes elsewhere. */
 static void put(struct table *t)
 {
     struct hd_task *task = item_give(&t->items), *evicted = NULL;
@@ -46,7 +46,7 @@ static void finish(struct table *t)
     items_check(&t->items);
 }
 
-MODEL(lifo_put_take, .sc = 5, .tso = 5, .pso = 5, .kills = "lifo_no_barrier")
+MODEL(lifo_put_take, .sc = 8, .tso = 8, .pso = 8, .kills = "lifo_no_barrier")
 {
     struct table t;
     table_init(&t);
@@ -58,7 +58,7 @@ MODEL(lifo_put_take, .sc = 5, .tso = 5, .pso = 5, .kills = "lifo_no_barrier")
     finish(&t);
 }
 
-MODEL(lifo_take_put, .sc = 5, .tso = 5, .pso = 5, .kills = "lifo_no_barrier")
+MODEL(lifo_take_put, .sc = 8, .tso = 8, .pso = 8, .kills = "lifo_no_barrier")
 {
     struct table t;
     table_init(&t);
@@ -83,7 +83,7 @@ MODEL(lifo_flush, .sc = MODEL_ALL, .tso = 6, .pso = 6, .kills = "lifo_no_barrier
     finish(&t);
 }
 
-MODEL(lifo_two_thieves, .sc = 3, .tso = 3, .pso = 3)
+MODEL(lifo_two_thieves, .sc = 4, .tso = 3, .pso = 3)
 {
     struct table t;
     table_init(&t);

@@ -3,6 +3,8 @@
  * ring: sched/ring.c with a capacity of 4. Nothing is lost, nothing taken twice, the order
  * is kept, whoever takes sees what was written.
  */
+#include <string.h>
+
 #include "items.h"
 #include "sched/ring.h"
 
@@ -14,7 +16,7 @@ struct table {
 
 static void table_init(struct table *t)
 {
-    t->items.given = 0;
+    memset(t, 0, sizeof(*t)); /* stale slots would look right */
     hdi_ring_init(&t->ring);
     for (int i = 0; i < 2; i++) hdi_ring_init(&t->thief[i]);
     MODEL_NAME(t->ring.head);
@@ -69,7 +71,7 @@ static void thief_b(void *arg)
 }
 
 /* An owner and a thief, from empty to a few. */
-MODEL(ring_owner_thief, .sc = MODEL_ALL, .tso = 4, .pso = 4)
+MODEL(ring_owner_thief, .sc = 6, .tso = 6, .pso = 6)
 {
     struct table t;
     table_init(&t);
@@ -84,7 +86,7 @@ MODEL(ring_owner_thief, .sc = MODEL_ALL, .tso = 4, .pso = 4)
 }
 
 /* Two thieves and an owner that pops and pushes meanwhile. */
-MODEL(ring_two_thieves, .sc = 3, .tso = 2, .pso = 2, .kills = "ring_abandon")
+MODEL(ring_two_thieves, .sc = 4, .tso = 4, .pso = 4, .kills = "ring_abandon")
 {
     struct table t;
     table_init(&t);
@@ -118,7 +120,7 @@ static void push_or_spill(struct table *t, unsigned *spilled)
 
 /* Full, with a thief that may be copying: slots it has not copied are not reused, and the
  * spill takes the newer half or nothing. */
-MODEL(ring_full, .sc = 4, .tso = 3, .pso = 3, .kills = "ring_full_real")
+MODEL(ring_full, .sc = 6, .tso = 5, .pso = 5, .kills = "ring_full_real")
 {
     struct table t;
     table_init(&t);
@@ -131,7 +133,7 @@ MODEL(ring_full, .sc = 4, .tso = 3, .pso = 3, .kills = "ring_full_real")
     items_check(&t.items);
 }
 
-MODEL(ring_full_two_thieves, .sc = 2, .tso = 2, .pso = 2, .kills = "ring_full_real ring_abandon")
+MODEL(ring_full_two_thieves, .sc = 4, .tso = 3, .pso = 3, .kills = "ring_full_real ring_abandon")
 {
     struct table t;
     table_init(&t);
@@ -164,14 +166,15 @@ MODEL(ring_spill_alone, .sc = 1)
 }
 
 /* The owner turns the ring round twice while a thief sleeps: its stale claim must fail. */
-MODEL(ring_round, .sc = 3, .tso = 2, .pso = 2, .kills = "ring_narrow")
+MODEL(ring_round, .sc = 4, .tso = 3, .pso = 3, .kills = "ring_narrow")
 {
     struct table t;
     table_init(&t);
-    push(&t, 1);
+    push(&t, 3);
     void *a = model_thread(thief_a, &t);
     unsigned spilled = 0;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 3; i++) (void)item_take(hdi_ring_pop(&t.ring));
+    for (int i = 0; i < 5; i++) {
         push_or_spill(&t, &spilled);
         (void)item_take(hdi_ring_pop(&t.ring));
     }
@@ -181,7 +184,7 @@ MODEL(ring_round, .sc = 3, .tso = 2, .pso = 2, .kills = "ring_narrow")
 }
 
 /* The 32-bit counters wrap on the way. */
-MODEL(ring_wrap, .sc = 3, .tso = 2, .pso = 2)
+MODEL(ring_wrap, .sc = 5, .tso = 4, .pso = 4)
 {
     struct table t;
     table_init(&t);
@@ -215,7 +218,7 @@ static void thief_a_keeps(void *arg)
     (void)item_take(hdi_ring_pop(&t->thief[0]));
 }
 
-MODEL(ring_chain, .sc = 3, .tso = 2, .pso = 2, .kills = "ring_early_tail")
+MODEL(ring_chain, .sc = 4, .tso = 4, .pso = 4, .kills = "ring_early_tail")
 {
     struct table t;
     table_init(&t);
@@ -238,7 +241,7 @@ static void thief_a_mutual(void *arg)
     (void)item_take(hdi_ring_steal(&t->ring, &t->thief[0], &moved));
 }
 
-MODEL(ring_mutual, .sc = 4, .tso = 3, .pso = 3)
+MODEL(ring_mutual, .sc = 6, .tso = 6, .pso = 6)
 {
     struct table t;
     table_init(&t);
@@ -254,7 +257,7 @@ MODEL(ring_mutual, .sc = 4, .tso = 3, .pso = 3)
 }
 
 /* A thief over half full refuses; at half it has room for all it takes. */
-MODEL(ring_thief_full, .sc = 3, .tso = 2, .pso = 2)
+MODEL(ring_thief_full, .sc = 5, .tso = 5, .pso = 5)
 {
     struct table t;
     table_init(&t);

@@ -149,7 +149,7 @@ static void cancel_round(hd_runtime *runtime)
 static void cancel_storm(const hd_options *options, unsigned scale)
 {
     hd_runtime *runtime = stress_runtime(options);
-    for (unsigned i = 0; i < stress_count(160) / scale + 1; i++) cancel_round(runtime);
+    for (unsigned i = 0; i < stress_count(80) / scale + 1; i++) cancel_round(runtime);
     hd_runtime_destroy(runtime);
 }
 

@@ -182,7 +182,8 @@ static int injected_fiber(void *arg)
 }
 
 /* The counters are read after the task is in the queue, so that they are never too low
- * and a wait never seems longer than it was. */
+ * and a wait never seems longer than it was; except by one run, of a worker that had
+ * looked into the queue just before and had yet to count the run it chose instead. */
 static void injected_with(unsigned workers)
 {
     start(workers, 0);
@@ -197,7 +198,7 @@ static void injected_with(unsigned workers)
         EXPECT_EQ(hd_join(task, NULL), 0);
         if (injected.at <= since[injected.worker]) continue; /* It was faster than we. */
         const uint64_t runs = injected.at - since[injected.worker];
-        EXPECT(runs <= INTERVAL);
+        EXPECT(runs <= INTERVAL + 1);
         if (runs > longest) longest = (unsigned)runs;
     }
     finish();

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * find: where a worker puts runnable tasks, and where it finds the next. The steps on
+ * the way of every switch are here, the others in find.c; their order is in worker.h.
+ */
+#ifndef HDI_SCHED_FIND_H
+#define HDI_SCHED_FIND_H
+
+#include "base/check.h"
+#include "sched/worker.h"
+
+/* ---- putting ---- */
+
+/* Put a task into the local queue, spilling if it is full, and wake another worker if
+ * there is now something to steal. */
+void hdi_find_push(struct hdi_worker *worker, struct hd_task *task);
+
+/* Append a task to the injection queue, and wake a worker. Context: any. */
+void hdi_find_inject(struct hd_runtime *runtime, struct hd_task *task);
+
+/* Put a runnable task where this worker finds it next, or another if it is busy. */
+HDI_ALWAYS_INLINE void hdi_find_submit(struct hdi_worker *worker, struct hd_task *task)
+{
+    if (hdi_unlikely(worker->parking)) {
+        hdi_find_inject(worker->exec.runtime, task);
+        return;
+    }
+    if (hdi_likely(worker->queue.shape == HDI_RUNQ_RING)) {
+        struct hd_task *evicted;
+        if (hdi_likely(hdi_lifo_put(&worker->lifo, task, &evicted))) task = evicted;
+        if (hdi_likely(!task)) return;
+    }
+    hdi_find_push(worker, task);
+}
+
+/* The same for a task that gave way: behind all others. */
+void hdi_find_submit_last(struct hdi_worker *worker, struct hd_task *task);
+
+/* ---- finding ---- */
+
+HDI_ALWAYS_INLINE struct hd_task *hdi_find_lifo(struct hdi_worker *worker)
+{
+    struct hd_task *task = hdi_lifo_take(&worker->lifo);
+    if (task) hdi_count(&worker->counters.lifo_hits);
+    return task;
+}
+
+/* Steps 2 to 4. */
+HDI_ALWAYS_INLINE struct hd_task *hdi_find_own(struct hdi_worker *worker)
+{
+    if (worker->lifo_run < worker->lifo_cap) {
+        struct hd_task *task = hdi_find_lifo(worker);
+        if (task) {
+            worker->lifo_run++;
+            return task;
+        }
+    }
+    worker->lifo_run = 0;
+    struct hd_task *task = hdi_runq_pop(&worker->queue, &worker->prng);
+    return task ? task : hdi_find_lifo(worker);
+}
+
+/* Steps 2 to 4, on the stack of a fiber that leaves. Returns NULL also when the loop
+ * should have a say. */
+HDI_ALWAYS_INLINE struct hd_task *hdi_find_quick(struct hdi_worker *worker)
+{
+    if (worker->tick + 1 >= worker->interval) return NULL;
+    struct hd_task *task = hdi_find_own(worker);
+    if (task) worker->tick++;
+    return task;
+}
+
+/* Step 2 alone: take what is in the LIFO slot, if that is what the worker would do next.
+ * Returns NULL if not. */
+struct hd_task *hdi_find_lifo_next(struct hdi_worker *worker);
+
+/* Steps 1 to 5. Returns NULL if there is no work here. */
+struct hd_task *hdi_find_local(struct hdi_worker *worker);
+
+/* Move all that was injected into the worker's bag, so that the seed may choose any of
+ * it; does nothing to other queues. Context: the sim world's driver. */
+void hdi_find_gather(struct hdi_worker *worker);
+
+/* One round of step 6 over at most `scan_max` victims. `last`: also the LIFO slots of
+ * workers that seem stuck. */
+struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, bool last);
+
+/* Whether any queue that can be stolen from has a task: the second look. */
+bool hdi_find_visible(struct hd_runtime *runtime);
+
+#endif
