@@ -31,17 +31,16 @@ static hd_poll count_down(void *state, int *result)
 static int app(void *arg)
 {
     (void)arg;
-    hd_task *tasks[3];
-    int polls = 5, sum = 0;
-    int err = hd_spawn(&tasks[0], greet, "warp");
-    if (!err) err = hd_spawn(&tasks[1], greet, "weft");
-    if (!err) err = hd_spawn_poll(&tasks[2], count_down, &polls, sizeof(polls));
-    for (int i = 0, result; i < 3 && !err; i++) {
-        err = hd_join(tasks[i], &result);
-        if (!err) sum += result;
-    }
+    hd_task *warp, *weft, *countdown;
+    int polls = 5, sum = 0, result;
+    if (hd_spawn(&warp, greet, "warp")) return 1;
+    if (hd_spawn(&weft, greet, "weft")) return 1;
+    if (hd_spawn_poll(&countdown, count_down, &polls, sizeof(polls))) return 1;
+    if (hd_join(warp, &result) == 0) sum += result;
+    if (hd_join(weft, &result) == 0) sum += result;
+    if (hd_join(countdown, &result) == 0) sum += result;
     printf("joined: %d\n", sum);
-    return err ? err : sum != 9;
+    return sum != 9;
 }
 
 int main(void)

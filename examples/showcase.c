@@ -42,15 +42,15 @@ static int app(void *arg)
     struct loom *loom = arg;
     struct thread threads[FIBERS];
     hd_task *tasks[FIBERS];
-    for (int i = 0; i < FIBERS; i++) {
-        threads[i] = (struct thread){loom, (char)('a' + i)};
-        const int err = hd_spawn(&tasks[i], weave, &threads[i]);
-        if (err) return err;
+    int spawned = 0, err = 0;
+    for (; spawned < FIBERS && !err; spawned += !err) {
+        threads[spawned] = (struct thread){loom, (char)('a' + spawned)};
+        err = hd_spawn(&tasks[spawned], weave, &threads[spawned]);
     }
-    for (int i = 0; i < FIBERS; i++) {
-        const int err = hd_join(tasks[i], NULL);
-        if (err) return err;
+    for (int i = 0; i < spawned; i++) {
+        if (hd_join(tasks[i], NULL) != 0) hd_detach(tasks[i]);
     }
+    if (err) return err;
     hd_stats stats;
     hd_runtime_stats(hd_runtime_self(), &stats);
     loom->workers = stats.workers;

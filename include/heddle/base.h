@@ -8,6 +8,7 @@
  *       -ECANCELED  the task is cancelled    -EPIPE      closed
  *       -ENOMEM     out of memory            -EINVAL     misuse that can be told
  *       -EDEADLK    can never happen         -ESHUTDOWN  the runtime is ending
+ *       -EOVERFLOW  over a stated limit
  *   - Out-parameters stay untouched on failure.
  *   - Time is int64_t nanoseconds; a deadline is absolute, on the runtime's clock.
  *   - An option struct starts with its size, set by its *_INIT macro; NULL means all

@@ -56,14 +56,15 @@ typedef struct hd_options {
     size_t size;
     hd_world world;
     uint64_t seed;          /* sim only; HEDDLE_SEED wins under HD_WORLD_AUTO */
-    unsigned workers;       /* 1 to 256; default: CPUs this process may use; in sim 1 */
+    unsigned workers;       /* 1 to 256; default: CPUs this process may use; in
+                             * sim 1 (HD_SIM_RANDOM, always) or 4 (HD_SIM_WORKERS) */
     hd_policy policy;
     hd_sim_order sim_order;
 
     /* Stacks. */
     size_t stack_bytes;     /* usable bytes of a fiber's stack; default 64 KiB */
     hd_guard guard;
-    bool report_overflow;   /* install a SIGSEGV handler that names the fiber that
+    bool report_overflow;   /* install a SIGSEGV and SIGBUS handler that names the fiber that
                              * overflowed; hd_run() always asks for it */
 
     /* Scheduling. The defaults suit most programs. */
@@ -117,7 +118,8 @@ HD_API HD_MUST_USE int hd_runtime_drain(hd_runtime *runtime, int64_t deadline);
 /* Refuse new tasks, cancel those alive, and wait for them. On a timeout the runtime
  * is still there, refusing spawns, and the call may be repeated.
  * Context: thread outside the runtime.  Switches: no.  Allocates: no.
- * Returns: 0, -ETIMEDOUT, -EINVAL from inside the runtime. */
+ * Returns: 0, -ETIMEDOUT, -EDEADLK in sim if tasks are left that can never end, -EINVAL
+ * from inside the runtime. */
 HD_API HD_MUST_USE int hd_runtime_shutdown(hd_runtime *runtime, int64_t deadline);
 
 /* Shut down without a time limit, stop the workers, and free everything. Handles

@@ -48,9 +48,9 @@ typedef struct hd_spawn_options {
 } hd_spawn_options;
 
 #ifdef __cplusplus
-#define HD_SPAWN_OPTIONS_INIT                                                                  \
+#define HD_SPAWN_OPTIONS_INIT                                                            \
     ([] {                                                                                \
-        hd_spawn_options o = hd_spawn_options();                                                             \
+        hd_spawn_options o = hd_spawn_options();                                         \
         o.size = sizeof(o);                                                              \
         return o;                                                                        \
     }())
@@ -58,7 +58,8 @@ typedef struct hd_spawn_options {
 #define HD_SPAWN_OPTIONS_INIT {.size = sizeof(hd_spawn_options)}
 #endif
 
-/* Spawn a fiber that runs fn(arg). With handle NULL it is detached from the start.
+/* Spawn a fiber that runs fn(arg). With handle NULL it is detached from the start. Its
+ * stack is taken at its first run; if there is no memory then, it ends with -ENOMEM.
  * Context: any.  Switches: no.  Allocates: yes, cached.
  * Returns: 0, -ENOMEM, -ESHUTDOWN, -EINVAL (no runtime, or a stack size outside
  * 16 KiB to 1 GiB). */

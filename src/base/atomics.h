@@ -112,6 +112,11 @@
 #define hdi_cas_acq_rel(p, expected, v) hdi_cas_(p, expected, v, memory_order_acq_rel)
 #define hdi_cas_seq_cst(p, expected, v) hdi_cas_(p, expected, v, memory_order_seq_cst)
 
+/* For statistics: relaxed, one writer, and nobody decides anything by what is read. So
+ * they are no steps to the explorer. */
+#define hdi_load_stat(p)     atomic_load_explicit((p), memory_order_relaxed)
+#define hdi_store_stat(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)
+
 /* In a loop that waits for another thread. */
 static inline void hdi_cpu_relax(void)
 {

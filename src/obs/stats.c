@@ -89,13 +89,24 @@ static void dump_task(struct hd_task *task, void *arg)
     fputc('\n', dump->out);
 }
 
+static const char *worker_state_name(enum hdi_worker_state state)
+{
+    switch (state) {
+    case HDI_WORKER_RUNNING: return "running";
+    case HDI_WORKER_SEARCHING: return "searching";
+    case HDI_WORKER_PARKED: return "parked";
+    }
+    return "?";
+}
+
 static void dump_worker(FILE *out, struct hdi_worker *worker)
 {
     struct hdi_counters *c = &worker->counters;
     fprintf(out,
-            "  worker %-3u queued %-3u polls %" PRIu64 "  lifo %" PRIu64 "  steals %" PRIu64
+            "  worker %-3u %-9s  queued %-3u polls %" PRIu64 "  lifo %" PRIu64 "  steals %" PRIu64
             "/%" PRIu64 "  parks %" PRIu64 "  overflows %" PRIu64 "\n",
-            worker->index, hdi_runq_count(&worker->queue), read_counter(&c->polls),
+            worker->index, worker_state_name((enum hdi_worker_state)read_counter(&c->state)),
+            hdi_runq_count(&worker->queue), read_counter(&c->polls),
             read_counter(&c->lifo_hits), read_counter(&c->steals),
             read_counter(&c->steal_attempts), read_counter(&c->parks),
             read_counter(&c->overflows));

@@ -2,20 +2,29 @@
 #define _GNU_SOURCE
 #include "os/membarrier.h"
 
+#include <errno.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "os/mutex.h"
 
 bool hdi_barrier_asymmetric = HDI_MODEL;
 
 void hdi_barrier_init(void)
 {
 #if !HDI_MODEL
-    static _Atomic(bool) registered; /* monotonic: set once, to the same value by all */
-    if (hdi_load_acquire(&registered)) return;
-    const long err = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
-    if (err == 0) hdi_barrier_asymmetric = true;
-    hdi_store_release(&registered, true);
+    static struct hdi_mutex lock = HDI_MUTEX_INIT;
+    static bool registered; /* lock */
+    const int saved = errno;
+    hdi_mutex_lock(&lock);
+    if (!registered) {
+        const long err = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+        hdi_barrier_asymmetric = err == 0;
+        registered = true;
+    }
+    hdi_mutex_unlock(&lock);
+    errno = saved;
 #endif
 }
 

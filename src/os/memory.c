@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -66,17 +65,9 @@ static int advise_each(const struct iovec *spans, size_t count, int advice)
     return err;
 }
 
-/* Set once the kernel has said that it does not know the call. Not through base/atomics.h:
- * it is about the machine, and must not make one model execution depend on another. */
-static _Atomic(bool) one_by_one;
-
 static bool advise_at_once(const struct iovec *spans, size_t count, int advice)
 {
-    if (atomic_load_explicit(&one_by_one, memory_order_relaxed)) return false;
     const long done = syscall(SYS_process_madvise, THIS_PROCESS, spans, count, advice, 0);
-    if (done < 0 && (errno == ENOSYS || errno == EBADF || errno == EPERM)) {
-        atomic_store_explicit(&one_by_one, true, memory_order_relaxed); /* a hint */
-    }
     return done >= 0 && (size_t)done == total_bytes(spans, count);
 }
 

@@ -30,15 +30,19 @@ bool hdi_bag_reserve(struct hdi_bag *bag, size_t capacity)
 
 bool hdi_bag_push(struct hdi_bag *bag, struct hd_task *task)
 {
-    if (bag->count == bag->capacity) return false;
-    bag->tasks[bag->count++] = task;
+    const size_t count = hdi_bag_count(bag);
+    if (count == bag->capacity) return false;
+    bag->tasks[count] = task;
+    hdi_store_relaxed(&bag->count, count + 1);
     return true;
 }
 
 struct hd_task *hdi_bag_take(struct hdi_bag *bag, size_t index)
 {
-    HDI_ASSERT(index < bag->count);
+    const size_t last = hdi_bag_count(bag) - 1;
+    HDI_ASSERT(index <= last && last < bag->capacity);
     struct hd_task *task = bag->tasks[index];
-    bag->tasks[index] = bag->tasks[--bag->count]; /* BAG-1 */
+    bag->tasks[index] = bag->tasks[last]; /* BAG-1 */
+    hdi_store_relaxed(&bag->count, last);
     return task;
 }

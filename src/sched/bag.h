@@ -2,7 +2,7 @@
  *
  * bag: the sim world's run queue: any task in it may be the next.
  *
- * Owner  the thread that drives the simulation; no atomics.
+ * Owner  the thread that drives the simulation; others may ask only for the count.
  */
 #ifndef HDI_SCHED_BAG_H
 #define HDI_SCHED_BAG_H
@@ -11,18 +11,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/atomics.h"
+
 struct hd_task;
 
 /* BAG-1: tasks[0 .. count) in the order they came, except where taken ones left gaps
  * that were filled from the end; so the content depends on nothing but the calls. */
 struct hdi_bag {
     struct hd_task **tasks;
-    size_t count;
+    _Atomic(size_t) count; /* owner writes, all read: relaxed, a hint to others */
     size_t capacity;
 };
 
 void hdi_bag_init(struct hdi_bag *bag);
 void hdi_bag_fini(struct hdi_bag *bag);
+
+/* Context: any. */
+static inline size_t hdi_bag_count(struct hdi_bag *bag)
+{
+    return hdi_load_relaxed(&bag->count);
+}
 
 /* Room for `capacity` tasks in all. Returns false if memory is short. */
 bool hdi_bag_reserve(struct hdi_bag *bag, size_t capacity);

@@ -70,7 +70,7 @@ static struct hd_task *take_injected(struct hdi_worker *worker, bool busy)
     const uint32_t length = hdi_inject_length(&runtime->inject);
     if (length == 0) return NULL;
     if (worker->queue.shape == HDI_RUNQ_BAG) {
-        (void)hdi_bag_reserve(&worker->queue.bag, worker->queue.bag.count + length);
+        (void)hdi_bag_reserve(&worker->queue.bag, hdi_bag_count(&worker->queue.bag) + length);
     }
     unsigned share = hdi_inject_share(length, runtime->worker_count, busy);
     const unsigned room = hdi_runq_room(&worker->queue);
@@ -96,10 +96,11 @@ void hdi_find_gather(struct hdi_worker *worker)
     struct hdi_bag *bag = &worker->queue.bag;
     const uint32_t length = hdi_inject_length(&runtime->inject);
     if (worker->queue.shape != HDI_RUNQ_BAG || length == 0) return;
-    (void)hdi_bag_reserve(bag, bag->count + length); /* If memory is short, as many as fit. */
+    /* If memory is short, as many as fit. */
+    (void)hdi_bag_reserve(bag, hdi_bag_count(bag) + length);
     for (;;) {
         struct hd_task *batch[HDI_INJECT_BATCH_MAX];
-        const size_t room = bag->capacity - bag->count;
+        const size_t room = bag->capacity - hdi_bag_count(bag);
         const unsigned most = room < HDI_INJECT_BATCH_MAX ? (unsigned)room : HDI_INJECT_BATCH_MAX;
         const unsigned count = hdi_inject_pop(&runtime->inject, batch, most);
         for (unsigned i = 0; i < count; i++) HD_CHECK(hdi_bag_push(bag, batch[i]));

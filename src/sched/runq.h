@@ -62,8 +62,9 @@ static inline struct hd_task *hdi_runq_pop(struct hdi_runq *queue, struct hdi_pr
     case HDI_RUNQ_RING: return hdi_ring_pop(&queue->ring);
     case HDI_RUNQ_DEQUE: return hdi_deque_pop(&queue->deque);
     case HDI_RUNQ_BAG:
-        if (queue->bag.count == 0) return NULL;
-        return hdi_bag_take(&queue->bag, hdi_prng_below(prng, (uint32_t)queue->bag.count));
+        if (hdi_bag_count(&queue->bag) == 0) return NULL;
+        return hdi_bag_take(&queue->bag,
+                            hdi_prng_below(prng, (uint32_t)hdi_bag_count(&queue->bag)));
     }
     return NULL;
 }
@@ -94,7 +95,7 @@ static inline unsigned hdi_runq_count(struct hdi_runq *queue)
     switch (queue->shape) {
     case HDI_RUNQ_RING: return hdi_ring_count(&queue->ring);
     case HDI_RUNQ_DEQUE: return hdi_deque_count(&queue->deque);
-    case HDI_RUNQ_BAG: return (unsigned)queue->bag.count;
+    case HDI_RUNQ_BAG: return (unsigned)hdi_bag_count(&queue->bag);
     }
     return 0;
 }
@@ -105,7 +106,7 @@ static inline unsigned hdi_runq_room(struct hdi_runq *queue)
     switch (queue->shape) {
     case HDI_RUNQ_RING: return HDI_RING_CAP - hdi_ring_count(&queue->ring);
     case HDI_RUNQ_DEQUE: return (unsigned)HDI_DEQUE_CAP - hdi_deque_count(&queue->deque);
-    case HDI_RUNQ_BAG: return (unsigned)(queue->bag.capacity - queue->bag.count);
+    case HDI_RUNQ_BAG: return (unsigned)(queue->bag.capacity - hdi_bag_count(&queue->bag));
     }
     return 0;
 }

@@ -99,9 +99,9 @@ enum hdi_event {
 /* One writer; relaxed because a reader wants a number, not an order. */
 static inline void hdi_digest_add(_Atomic(uint64_t) *digest, enum hdi_event event, uint64_t id)
 {
-    uint64_t mixed = hdi_load_relaxed(digest) ^ (id << 2 | (uint64_t)event);
+    uint64_t mixed = hdi_load_stat(digest) ^ (id << 2 | (uint64_t)event);
     mixed *= UINT64_C(0x9e3779b97f4a7c15);
-    hdi_store_relaxed(digest, mixed ^ (mixed >> 29));
+    hdi_store_stat(digest, mixed ^ (mixed >> 29));
 }
 
 #endif

@@ -51,6 +51,12 @@ static void bury(struct hdi_worker *worker)
     worker->exec.dead_stack = NULL;
 }
 
+/* The run ended with nothing to do: the task waits for a wake, if none came meanwhile. */
+static inline void make_wakeable(struct hdi_worker *worker, struct hd_task *task)
+{
+    if (hdi_transition_to_idle(&task->word) == HDI_NEXT_SUBMIT) hdi_find_submit_last(worker, task);
+}
+
 void hdi_sched_settle(struct hdi_exec *exec)
 {
     struct hdi_worker *worker = (struct hdi_worker *)exec;
@@ -67,10 +73,7 @@ void hdi_sched_settle(struct hdi_exec *exec)
         hdi_find_submit_last(worker, task);
         return;
     case HDI_AFTER_PARK:
-        if (HDI_MUTANT(fiber_early_publish)) return;
-        if (hdi_transition_to_idle(&task->word) == HDI_NEXT_SUBMIT) {
-            hdi_find_submit_last(worker, task);
-        }
+        if (!HDI_MUTANT(fiber_early_publish)) make_wakeable(worker, task);
         return;
     }
 }
@@ -110,8 +113,8 @@ HDI_ALWAYS_INLINE void run_poll(struct hdi_worker *worker, struct hd_task *task)
     if (said == HD_READY) {
         hdi_task_end_state(task);
         end_task(worker, task, result);
-    } else if (hdi_transition_to_idle(&task->word) == HDI_NEXT_SUBMIT) {
-        hdi_find_submit_last(worker, task);
+    } else {
+        make_wakeable(worker, task);
     }
 }
 
@@ -214,6 +217,9 @@ void hdi_sched_run_now(struct hd_task *task)
 struct hdi_context *hdi_sched_next(struct hdi_exec *exec)
 {
     struct hdi_worker *worker = (struct hdi_worker *)exec;
+    if (HDI_MUTANT(fiber_early_publish) && exec->left && exec->after == HDI_AFTER_PARK) {
+        make_wakeable(worker, exec->left);
+    }
     if (!worker->direct || worker->budget <= 1 || exec->left_fp) return &exec->context;
     struct hd_task *task = hdi_find_quick(worker);
     if (!task) return &exec->context;
@@ -240,6 +246,11 @@ static void pause_between(unsigned round)
     }
 }
 
+static void set_state(struct hdi_worker *worker, enum hdi_worker_state state)
+{
+    hdi_store_stat(&worker->counters.state, state);
+}
+
 static struct hd_task *search(struct hdi_worker *worker)
 {
     struct hd_runtime *runtime = worker->exec.runtime;
@@ -247,6 +258,7 @@ static struct hd_task *search(struct hdi_worker *worker)
         if (!hdi_idle_try_search(&runtime->idle)) return NULL;
         worker->searching = true;
     }
+    set_state(worker, HDI_WORKER_SEARCHING);
     hdi_count(&worker->counters.searches);
     const unsigned rounds = runtime->options.spin_rounds;
     for (unsigned round = 0;; round++) {
@@ -262,6 +274,7 @@ static void end_search(struct hdi_worker *worker)
 {
     struct hd_runtime *runtime = worker->exec.runtime;
     worker->searching = false;
+    set_state(worker, HDI_WORKER_RUNNING);
     if (!hdi_idle_end_search(&runtime->idle)) return;
     if (hdi_find_visible(runtime)) runtime->world->notify(runtime);
 }
@@ -282,6 +295,7 @@ static void sleep_until_claimed(struct hdi_worker *worker, bool all_parked)
     if (!stay) {
         if (all_parked) tell_quiet(runtime);
         hdi_count(&worker->counters.parks);
+        set_state(worker, HDI_WORKER_PARKED);
         hdi_parker_park(&worker->parker);
         hdi_count(&worker->counters.unparks);
     }

@@ -45,6 +45,12 @@
 
 enum { HDI_TASK_CLASSES = 5 };
 
+enum hdi_worker_state {
+    HDI_WORKER_RUNNING,
+    HDI_WORKER_SEARCHING,
+    HDI_WORKER_PARKED,
+};
+
 /* Written by the worker alone, with relaxed stores; read by anyone, relaxed: each is a
  * number of its own and orders nothing. */
 struct hdi_counters {
@@ -62,11 +68,12 @@ struct hdi_counters {
     _Atomic(uint64_t) run_ns_avg;
     _Atomic(uint64_t) run_ns_max;
     _Atomic(uint64_t) inject_interval; /* adaptive, in runs */
+    _Atomic(uint64_t) state;           /* enum hdi_worker_state, for the dump */
 };
 
 static inline void hdi_count_add(_Atomic(uint64_t) *counter, uint64_t n)
 {
-    hdi_store_relaxed(counter, hdi_load_relaxed(counter) + n);
+    hdi_store_stat(counter, hdi_load_stat(counter) + n);
 }
 
 static inline void hdi_count(_Atomic(uint64_t) *counter)

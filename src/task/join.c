@@ -60,6 +60,10 @@ void hdi_task_complete(struct hd_task *task, int result)
     uintptr_t joiner;
     switch (hdi_transition_to_complete(&task->word, &task->joiner, &joiner)) {
     case HDI_NEXT_WAKE: wake_joiner(runtime, joiner); return;
+    case HDI_NEXT_WAKE_UNREF:
+        wake_joiner(runtime, joiner);
+        hdi_task_unref(task);
+        return;
     case HDI_NEXT_FREE: hdi_sched_free(task); return;
     case HDI_NEXT_SUBMIT:
     case HDI_NEXT_NOTHING: return;

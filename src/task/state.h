@@ -96,6 +96,7 @@ enum hdi_next {
     HDI_NEXT_SUBMIT, /* put the task into a queue */
     HDI_NEXT_FREE,   /* that was the last reference */
     HDI_NEXT_WAKE,   /* wake the joiner */
+    HDI_NEXT_WAKE_UNREF, /* the same, then drop the scheduler's reference */
 };
 
 /* A new word: SCHEDULED, the scheduler's reference and, if asked, a handle's. */
@@ -181,7 +182,8 @@ static inline void hdi_transition_to_running(_Atomic(uint64_t) *word)
 }
 
 /* The task ended, and the scheduler's reference with it. WAKE: *joiner is to be woken;
- * the task may be gone already. */
+ * the task may be gone already. WAKE_UNREF: the reference is still held, and may be the
+ * last, since a joiner that woke early may have ended the handle. */
 HDI_STATE_MUST_USE static inline enum hdi_next
 hdi_transition_to_complete(_Atomic(uint64_t) *word, _Atomic(uintptr_t) *field, uintptr_t *joiner)
 {
@@ -198,8 +200,7 @@ hdi_transition_to_complete(_Atomic(uint64_t) *word, _Atomic(uintptr_t) *field, u
         if (!hdi_cas_acq_rel(word, &seen, to)) continue; /* W */
         if (late) {
             *joiner = hdi_load_relaxed(field);
-            const uint64_t was = hdi_fetch_sub_acq_rel(word, HDI_REF_ONE);
-            HDI_ASSERT(hdi_word_refs(was) > 1); /* The joiner has the handle. */
+            return HDI_NEXT_WAKE_UNREF;
         }
         if (HDI_MUTANT(join_touch_late) && wake) *joiner = hdi_load_relaxed(field);
         if (wake) return HDI_NEXT_WAKE;

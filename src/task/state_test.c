@@ -179,10 +179,13 @@ TEST(completing_drops_a_reference_and_says_whom_to_wake)
         _Atomic(uintptr_t) field = 123;
         uintptr_t joiner = 0;
         const bool wake = e.flags & HDI_JOIN_WAKER;
+        const bool late = wake && (e.flags & HDI_JOIN_AGAIN);
         EXPECT_EQ(hdi_transition_to_complete(&word, &field, &joiner),
-                  wake ? HDI_NEXT_WAKE : HDI_NEXT_NOTHING);
+                  late   ? HDI_NEXT_WAKE_UNREF
+                  : wake ? HDI_NEXT_WAKE
+                         : HDI_NEXT_NOTHING);
         EXPECT_EQ(joiner, wake ? 123 : 0);
-        EXPECT_WORD(word, make(HDI_COMPLETE, 1, e.shields, e.flags));
+        EXPECT_WORD(word, make(HDI_COMPLETE, late ? 2 : 1, e.shields, e.flags));
     }
 }
 

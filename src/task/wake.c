@@ -14,6 +14,7 @@ HDI_ALWAYS_INLINE void act(struct hd_task *task, enum hdi_next next)
 {
     switch (next) {
     case HDI_NEXT_WAKE:
+    case HDI_NEXT_WAKE_UNREF:
     case HDI_NEXT_NOTHING: return;
     case HDI_NEXT_SUBMIT: hdi_sched_submit(task); return;
     case HDI_NEXT_FREE: hdi_sched_free(task); return;

@@ -78,13 +78,14 @@ static void leave(const struct member *member)
     world->alive--;
 }
 
+/* May outlive its parent, which gives up joining when it is cancelled. */
 static int leaf_fiber(void *arg)
 {
-    const struct member *member = arg;
-    record(member->world, UINT64_C(2) << 40 | hd_self_id());
+    struct world *world = arg;
+    record(world, UINT64_C(2) << 40 | hd_self_id());
     hd_yield();
-    record(member->world, (uint64_t)hd_now(NULL));
-    return (int)member->index;
+    record(world, (uint64_t)hd_now(NULL));
+    return (int)hd_self_id();
 }
 
 static hd_poll leaf_poll(void *state, int *result)
@@ -111,7 +112,7 @@ static void have_children(struct member *member)
     hd_task *leaves[LEAVES];
     struct member leaf = {.world = member->world, .index = member->index};
     for (int i = 0; i < LEAVES; i++) {
-        MUST(i % 2 ? hd_spawn(&leaves[i], leaf_fiber, member)
+        MUST(i % 2 ? hd_spawn(&leaves[i], leaf_fiber, member->world)
                    : hd_spawn_poll(&leaves[i], leaf_poll, &leaf, sizeof(leaf)));
     }
     for (int i = LEAVES - 1; i >= 0; i--) {

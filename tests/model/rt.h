@@ -22,7 +22,6 @@ static inline hd_runtime *rt_create(unsigned workers, hd_policy policy)
     options.world = HD_WORLD_LIVE;
     options.workers = workers;
     options.policy = policy;
-    options.guard = HD_GUARD_CANARY; /* fewer system calls */
     options.stack_bytes = 16 << 10;
     hd_runtime *rt = NULL;
     MODEL_EQUAL(hd_runtime_create(&rt, &options), 0);

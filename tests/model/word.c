@@ -42,7 +42,8 @@ static void act(struct stage *s, enum hdi_next next)
 {
     switch (next) {
     case HDI_NEXT_NOTHING: return;
-    case HDI_NEXT_WAKE: MODEL_CHECK(!"nobody has joined"); return;
+    case HDI_NEXT_WAKE:
+    case HDI_NEXT_WAKE_UNREF: MODEL_CHECK(!"nobody has joined"); return;
     case HDI_NEXT_SUBMIT:
         MODEL_EQUAL(hdi_exchange_acq_rel(&s->queue, QUEUED), EMPTY); /* queued once */
         hdi_futex_wake(&s->queue, 1);

@@ -9,9 +9,10 @@
  */
 #include "test.h"
 
+#include "ctx/sanitizer.h"
 #include "sched/runtime.h"
 
-enum { WORKERS_MAX = 4, PROBES_MAX = 12 };
+enum { WORKERS_MAX = 4, PROBES_MAX = 12, SEEDS = HDI_TSAN ? 3 : 20 };
 
 static hd_runtime *runtime;
 static unsigned lifo_cap, interval;
@@ -190,7 +191,7 @@ static unsigned ring_case(unsigned workers, unsigned probe_count, unsigned steps
 
 TEST(ring_on_one_worker)
 {
-    for (unsigned every = 2; every <= 9; every++) {
+    for (unsigned every = 2; every <= 9; every += HDI_TSAN ? 3 : 1) {
         for (unsigned cap = 1; cap <= 5; cap++) {
             for (unsigned probes = 1; probes <= PROBES_MAX; probes += 4) {
                 create(1, HD_POLICY_FAIR, cap, every, 1);
@@ -203,7 +204,7 @@ TEST(ring_on_one_worker)
 TEST(ring_on_four_workers)
 {
     unsigned exact = 0;
-    for (uint64_t seed = 1; seed <= 20; seed++) {
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         create(4, HD_POLICY_FAIR, 3, 2 + seed % 7, seed);
         exact += ring_case(4, PROBES_MAX, 8000);
     }
@@ -298,7 +299,7 @@ static void injected_on(unsigned workers)
 {
     for (unsigned every = 2; every <= 10; every += 2) {
         unsigned exact = 0;
-        for (uint64_t seed = 1; seed <= 20; seed++) {
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
             create(workers, HD_POLICY_FAIR, 3, every, seed);
             exact += injected_case(workers, seed);
         }
@@ -399,9 +400,9 @@ static unsigned deque_one(unsigned every, unsigned probes, unsigned before, bool
 
 static void deque_with(bool injected)
 {
-    for (unsigned every = 2; every <= 9; every++) {
+    for (unsigned every = 2; every <= 9; every += HDI_TSAN ? 3 : 1) {
         unsigned exact = 0;
-        for (unsigned probes = 1; probes <= PROBES_MAX; probes++) {
+        for (unsigned probes = 1; probes <= PROBES_MAX; probes += HDI_TSAN ? 5 : 1) {
             for (unsigned before = 0; before < 2 * every; before++) {
                 exact += deque_one(every, probes, before, injected);
             }

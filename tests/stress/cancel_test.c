@@ -313,7 +313,7 @@ static void shutdown_round(const hd_options *options, unsigned runs_before)
 
 static void shutdowns(const hd_options *options, unsigned scale)
 {
-    for (unsigned i = 0; i < stress_count(64) / scale + 1; i++) {
+    for (unsigned i = 0; i < stress_count(48) / scale + 1; i++) {
         shutdown_round(options, stress_count(i % 3 ? 400 * (i % 8) : 0));
     }
 }
@@ -334,7 +334,7 @@ static int brief_fiber(void *arg)
 /* Workers are stopped while others are still being woken for work that is gone. */
 static void short_lives(const hd_options *options, unsigned scale)
 {
-    for (unsigned i = 0; i < stress_count(400) / (scale * scale); i++) {
+    for (unsigned i = 0; i < stress_count(320) / (scale * scale); i++) {
         atomic_uint ran = 0;
         hd_runtime *runtime = stress_runtime(options);
         const hd_spawn_options into = stress_into(runtime);

@@ -126,7 +126,9 @@ static void check_clean(unsigned total)
     EXPECT_EQ(atomic_load(&tokens), 0);
     EXPECT_EQ(hdi_idle_searching(&idle), 0);
     EXPECT_EQ(hdi_idle_parked(&idle), 0);
-    for (unsigned i = 0; i < HDI_IDLE_WORDS; i++) EXPECT_EQ(hdi_load_relaxed(&idle.parked_bits[i]), 0);
+    for (unsigned i = 0; i < HDI_IDLE_WORDS; i++) {
+        EXPECT_EQ(hdi_load_relaxed(&idle.parked_bits[i]), 0);
+    }
 }
 
 static void idle_with(unsigned workers, unsigned round_count, unsigned tokens_each, bool wait)

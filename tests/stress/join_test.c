@@ -76,7 +76,7 @@ static void trees(const hd_options *options, unsigned scale)
     hd_runtime *runtime = stress_runtime(options);
     const hd_spawn_options into = stress_into(runtime);
     const unsigned depth = STRESS_TSAN ? 4 : 7; /* 121 or 3,280 tasks */
-    const unsigned rounds = (STRESS_TSAN ? 8 : 16) / scale;
+    const unsigned rounds = (STRESS_TSAN ? 4 : 16) / scale;
     for (unsigned i = 0; i < rounds; i++) {
         struct node root = {.depth = depth};
         const struct poll_node poll_root = {.depth = depth};
@@ -177,7 +177,7 @@ static void chains(const hd_options *options, unsigned scale)
 {
     hd_runtime *runtime = stress_runtime(options);
     for (unsigned i = 0; i < stress_count(64) / scale + 1; i++) {
-        one_chain(runtime, STRESS_TSAN ? 300 : 1000, i % 2);
+        one_chain(runtime, STRESS_TSAN ? 150 : 1000, i % 2);
     }
     hd_runtime_destroy(runtime);
 }
@@ -275,7 +275,7 @@ static void *spawner(void *arg)
 
 static void spawn_storm(const hd_options *options, unsigned scale)
 {
-    struct field field = {.per_thread = stress_count(3000) / scale};
+    struct field field = {.per_thread = stress_count(2000) / scale};
     field.runtime = stress_runtime(options);
     struct stress_threads threads = {.count = 0};
     for (int i = 0; i < SPAWNERS; i++) stress_start(&threads, spawner, &field);
