@@ -102,7 +102,8 @@ HD_API int hd_run_at(hd_fn *fn, void *arg, const hd_options *options, const hd_s
 
 /* Create a runtime and start its workers.
  * Context: any.  Switches: no.  Allocates: yes.
- * Returns: 0, -ENOMEM, -EAGAIN if a thread cannot be started, -EINVAL. */
+ * Returns: 0, -ENOMEM, -EAGAIN if a thread cannot be started, -ENOTSUP if this kernel
+ * lacks the guard asked for, -EINVAL. */
 HD_API HD_MUST_USE int hd_runtime_create(hd_runtime **runtime, const hd_options *options);
 
 /* Why these options are refused, in one sentence; NULL if they are fine.

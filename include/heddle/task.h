@@ -103,7 +103,9 @@ HD_API HD_MUST_USE int hd_join_until(hd_task *handle, int *result, int64_t deadl
 HD_API HD_MUST_USE int hd_join_try(hd_task *handle, int *result);
 
 /* From a stackless task's poll function: HD_READY ends the handle; HD_PENDING means
- * this task is woken when the other ends. If the caller gives up, hd_detach().
+ * this task is woken when the other ends, and only it may go on with the handle. If it
+ * gives up, hd_detach(). The joined task may be run inside this call if it is the next
+ * in line: hold no lock that it takes.
  * Context: stackless task.  Switches: no.  Allocates: no. */
 HD_API HD_MUST_USE hd_poll hd_join_poll(hd_task *handle, int *result);
 

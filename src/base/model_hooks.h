@@ -8,6 +8,7 @@
 #define HDI_BASE_MODEL_HOOKS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum hdi_model_rmw_op {
@@ -37,6 +38,12 @@ void hdi_model_barrier_all(void);
  * `timed` and the explorer chose to let the time pass. */
 int hdi_model_futex_wait(volatile void *addr, uint32_t expected, bool timed);
 int hdi_model_futex_wake(volatile void *addr, int count);
+
+/* Zeroed memory that goes with the execution; freeing it is a promise that no thread
+ * touches it again, and breaking the promise in any atomic, futex wait or announced plain
+ * access is a verdict. */
+void *hdi_model_alloc(size_t bytes);
+void hdi_model_free(void *pointer);
 
 /* os/thread.h */
 void *hdi_model_thread_start(void (*entry)(void *), void *arg);

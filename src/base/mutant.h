@@ -32,7 +32,9 @@
     X(join_flag_relaxed, "the joiner sets its flag without testing for completion")      \
     X(join_again_ignored, "the completer reads the joiner first although it may have changed") \
     X(join_touch_late, "the completer wakes a joiner after giving up its reference")     \
-    X(inject_len_late, "the injection queue publishes its length after it unlocks")
+    X(inject_len_late, "the injection queue publishes its length after it unlocks")       \
+    X(inject_batch_silent, "a busy worker moves injected tasks to its queue and tells nobody") \
+    X(guest_ignored, "a runtime goes while another thread still wakes a task of it")
 
 #if HDI_MODEL
 enum hdi_mutant_id {

@@ -28,16 +28,20 @@ void hdi_barrier_init(void)
 #endif
 }
 
-void hdi_barrier_heavy(void)
+bool hdi_barrier_heavy(void)
 {
 #if HDI_MODEL
     hdi_model_barrier_all();
+    return true;
 #else
-    if (hdi_barrier_asymmetric) {
-        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-    } else {
+    if (!hdi_barrier_asymmetric) {
         hdi_barrier_full();
+        return true;
     }
+    const int saved = errno;
+    const long err = syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    errno = saved;
+    return err == 0;
 #endif
 }
 

@@ -24,7 +24,10 @@ extern bool hdi_barrier_asymmetric; /* set once by hdi_barrier_init() */
 
 /* Register with the kernel. Idempotent; before any other call here. */
 void hdi_barrier_init(void);
-void hdi_barrier_heavy(void);
+
+/* Returns false if the kernel refused after all (a seccomp filter that came later, or no
+ * memory): then nothing is ordered. */
+__attribute__((warn_unused_result)) bool hdi_barrier_heavy(void);
 void hdi_barrier_full(void);
 
 static inline void hdi_barrier_light(void)

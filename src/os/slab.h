@@ -32,7 +32,7 @@
 
 enum {
     HDI_SLAB_ALIGN = 64,
-    HDI_SLAB_BATCH = 32,
+    HDI_SLAB_BATCH = HDI_MODEL ? 4 : 32,
     HDI_SLAB_CACHE_MAX = 2 * HDI_SLAB_BATCH,
 };
 

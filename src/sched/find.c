@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sched/find.h"
 
+#include "base/mutant.h"
 #include "sched/runtime.h"
 
 /* ---- putting ---- */
@@ -42,13 +43,26 @@ void hdi_find_inject(struct hd_runtime *runtime, struct hd_task *task)
     inject(runtime, &task, 1);
 }
 
+/* Once it is queued, the task may run and end, and with it the runtime, before we have
+ * notified: hd_runtime_destroy() waits for us. */
+static void inject_as_guest(struct hd_runtime *runtime, struct hd_task *task)
+{
+    hdi_sched_guest_enter(runtime);
+    inject(runtime, &task, 1);
+    hdi_sched_guest_leave(runtime);
+}
+
 void hdi_find_submit_last(struct hdi_worker *worker, struct hd_task *task)
 {
+    struct hd_runtime *runtime = worker->exec.runtime;
     if (worker->queue.shape == HDI_RUNQ_DEQUE) {
-        hdi_find_inject(worker->exec.runtime, task); /* At the deque's end it would be next. */
-    } else {
-        hdi_find_push(worker, task);
+        hdi_find_inject(runtime, task); /* At the deque's end it would be next. */
+        return;
     }
+    hdi_find_push(worker, task);
+    /* It gave way to a task that is running already: we do not look next. */
+    const bool busy = worker->exec.current || worker->handed;
+    if (busy && runtime->worker_count > 1) runtime->world->notify(runtime);
 }
 
 void hdi_sched_submit(struct hd_task *task)
@@ -57,7 +71,7 @@ void hdi_sched_submit(struct hd_task *task)
     if (hdi_likely(worker && worker->exec.runtime == task->runtime)) {
         hdi_find_submit(worker, task);
     } else {
-        hdi_find_inject(task->runtime, task);
+        inject_as_guest(task->runtime, task);
     }
 }
 
@@ -86,7 +100,8 @@ static struct hd_task *take_injected(struct hdi_worker *worker, bool busy)
     }
     /* While they were in neither queue a worker may have looked and gone to sleep. A
      * searcher tells the next one when it ends its search. */
-    if (count > 1 && !worker->searching) runtime->world->notify(runtime);
+    const bool silent = worker->searching || HDI_MUTANT(inject_batch_silent);
+    if (count > 1 && !silent) runtime->world->notify(runtime);
     return count > 0 ? batch[0] : NULL;
 }
 

@@ -96,9 +96,9 @@ static inline struct hd_task *hdi_lifo_steal(struct hdi_lifo *lifo)
     if (!hdi_load_relaxed(&lifo->task)) return NULL; /* A hint: not worth a barrier. */
     uint32_t free = 0;
     if (!hdi_cas_acquire(&lifo->claimed, &free, 1)) return NULL;
-    if (!HDI_MUTANT(lifo_no_barrier)) hdi_barrier_heavy();
+    const bool ordered = HDI_MUTANT(lifo_no_barrier) || hdi_barrier_heavy();
     struct hd_task *task = NULL;
-    if (hdi_load_acquire(&lifo->busy) == 0) { /* B */
+    if (ordered && hdi_load_acquire(&lifo->busy) == 0) { /* B */
         task = hdi_load_relaxed(&lifo->task); /* We are alone inside. */
         if (task) hdi_store_relaxed(&lifo->task, NULL);
     }

@@ -79,6 +79,9 @@ static const char *check(const hd_options *options)
     }
     if (options->stack_bytes < HDI_STACK_BYTES_MIN) return "stack_bytes is under 16 KiB";
     if (options->stack_bytes > HDI_STACK_BYTES_MAX) return "stack_bytes is over 1 GiB";
+    if (options->inject_interval_min < 2) {
+        return "inject_interval_min is 1: injected tasks could starve all others";
+    }
     if (options->inject_interval_min > options->inject_interval_max) {
         return "inject_interval_min is over inject_interval_max";
     }

@@ -131,6 +131,7 @@ TEST(a_refusal_names_the_option)
     EXPECT_REFUSED("stack_bytes", o->stack_bytes = (16 << 10) - 1);
     EXPECT_REFUSED("stack_bytes", o->stack_bytes = (1u << 30) + 1);
     EXPECT_REFUSED("stack_bytes", o->stack_bytes = SIZE_MAX);
+    EXPECT_REFUSED("inject_interval_min", o->inject_interval_min = 1);
     EXPECT_REFUSED("inject_interval_min", o->inject_interval_min = 256);
     EXPECT_REFUSED("inject_interval_min", o->inject_interval_max = 7);
     EXPECT_REFUSED("inject_latency_ns", o->inject_latency_ns = -1);

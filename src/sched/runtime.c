@@ -21,6 +21,7 @@
 #include <heddle/task.h>
 
 #include "base/check.h"
+#include "base/mutant.h"
 #include "os/clock.h"
 #include "os/membarrier.h"
 #include "sched/find.h"
@@ -71,6 +72,10 @@ static void worker_init(struct hd_runtime *runtime, unsigned index)
     hdi_parker_init(&worker->parker);
 }
 
+#if HDI_MODEL
+#define alloc_lines hdi_model_alloc
+#define free_lines  hdi_model_free
+#else
 static void *alloc_lines(size_t bytes)
 {
     bytes = (bytes + HDI_CACHE_LINE - 1) & ~(size_t)(HDI_CACHE_LINE - 1);
@@ -78,6 +83,12 @@ static void *alloc_lines(size_t bytes)
     if (memory) __builtin_memset(memory, 0, bytes);
     return memory;
 }
+
+static void free_lines(void *memory)
+{
+    free(memory);
+}
+#endif
 
 static void workers_fini(struct hd_runtime *runtime)
 {
@@ -128,8 +139,8 @@ int hd_runtime_create(hd_runtime **out, const hd_options *options)
     runtime->workers = alloc_lines(sizeof(*runtime->workers) * resolved.workers);
     const int err = runtime->workers ? runtime_init(runtime, &resolved) : -ENOMEM;
     if (err) {
-        free(runtime->workers);
-        free(runtime);
+        free_lines(runtime->workers);
+        free_lines(runtime);
         return err;
     }
     *out = runtime;
@@ -197,7 +208,7 @@ static bool drop_pending(struct hd_runtime *runtime)
 static bool is_quiet(struct hd_runtime *runtime)
 {
     const bool asleep = runtime->world->kind == HD_WORLD_SIM
-                            ? hdi_load_acquire(&runtime->sim.asleep)
+                            ? hdi_load_seq_cst(&runtime->sim.asleep) /* S1, S2 */
                             : hdi_idle_parked(&runtime->idle) == runtime->worker_count;
     return asleep && !hdi_find_visible(runtime);
 }
@@ -218,8 +229,11 @@ int hd_runtime_shutdown(hd_runtime *runtime, int64_t deadline)
 {
     if (inside(runtime)) return -EINVAL;
     hdi_store_release(&runtime->closing, true);
-    hdi_barrier_heavy(); /* against submit_new(): our walk sees its task, or it sees this */
-    hdi_fetch_add_acq_rel(&runtime->draining, 1);
+    /* Against submit_new(): our walk sees its task, or it sees `closing`. Should the kernel
+     * refuse, the walk after the next quiet moment sees it. */
+    const bool ordered = hdi_barrier_heavy();
+    (void)ordered;
+    hdi_fetch_add_seq_cst(&runtime->draining, 1);
     const int err = end_all(runtime, deadline);
     hdi_fetch_sub_acq_rel(&runtime->draining, 1);
     return err;
@@ -235,18 +249,25 @@ static void check_no_leak(struct hd_runtime *runtime)
     hdi_fail(__FILE__, __LINE__, "hd_runtime_destroy() with handles or wakers alive");
 }
 
+/* Nothing is alive, so each is about to leave. */
+static void wait_for_guests(struct hd_runtime *runtime)
+{
+    while (hdi_load_acquire(&runtime->guests) > 0) hdi_thread_yield(); /* G */
+}
+
 void hd_runtime_destroy(hd_runtime *runtime)
 {
     const int err = hd_runtime_shutdown(runtime, HD_FOREVER);
     HD_CHECK_MSG(err != -EINVAL, "hd_runtime_destroy() from inside the runtime");
     HD_CHECK_MSG(err != -EDEADLK, "hd_runtime_destroy(): tasks are left that can never end");
     runtime->world->stop(runtime);
+    if (!HDI_MUTANT(guest_ignored)) wait_for_guests(runtime);
     if (runtime->options.report_overflow) hdi_overflow_uninstall();
     check_no_leak(runtime);
     workers_fini(runtime);
     hdi_tasks_fini(runtime);
-    free(runtime->workers);
-    free(runtime);
+    free_lines(runtime->workers);
+    free_lines(runtime);
 }
 
 /* ---- the short way ---- */
@@ -307,6 +328,16 @@ uint64_t hd_runtime_seed(const hd_runtime *runtime)
 const char *hd_version(void)
 {
     return HD_VERSION;
+}
+
+void hdi_sched_guest_enter(struct hd_runtime *runtime)
+{
+    hdi_fetch_add_acq_rel(&runtime->guests, 1);
+}
+
+void hdi_sched_guest_leave(struct hd_runtime *runtime)
+{
+    hdi_fetch_sub_acq_rel(&runtime->guests, 1); /* G: the last touch */
 }
 
 bool hdi_sched_may_spin(const struct hd_runtime *runtime)

@@ -59,6 +59,7 @@ struct hd_runtime {
     _Atomic(bool) stopping;      /* workers leave when they find no task */
     _Atomic(bool) closing;       /* spawns are refused */
     _Atomic(uint32_t) draining;  /* somebody waits for quiet: tell them */
+    _Atomic(uint32_t) guests;    /* threads of others that are inside for a moment */
     _Atomic(uint32_t) quiet;     /* counts times all workers parked while draining; futex */
 
     alignas(HDI_CACHE_LINE) _Atomic(uint64_t) id_next; /* blocks of ids */

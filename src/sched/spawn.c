@@ -219,10 +219,10 @@ HDI_ALWAYS_INLINE void submit_new(const struct target *target, struct hd_task *t
     hdi_store_release(&task->word, hdi_word_new(handle != NULL)); /* W */
     if (handle) *handle = task;
     hdi_barrier_light(); /* Shutdown's walk sees the word, or we see that it began. */
-    if (hdi_unlikely(hdi_load_relaxed(&target->runtime->closing))) cancel_late(task);
+    if (hdi_unlikely(hdi_load_acquire(&target->runtime->closing))) cancel_late(task);
     struct hdi_worker *worker = target->worker;
     if (hdi_likely(worker)) {
-        hdi_count(&worker->counters.submitted);
+        hdi_count_visibly(&worker->counters.submitted);
         hdi_digest_add(worker->digest, HDI_EVENT_SPAWN, task->id);
         hdi_find_submit(worker, task);
     } else {

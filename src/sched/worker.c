@@ -156,8 +156,9 @@ static __attribute__((noinline)) void run_measured(struct hdi_worker *worker,
         hdi_worker_adapt(worker, stretch_ns / runtime->options.poll_budget);
     }
     worker->busy_since = start;
-    worker->budget = runtime->options.poll_budget;
+    worker->budget = 1; /* No direct switches: one run is measured. */
     run_any(worker, task);
+    worker->budget = runtime->options.poll_budget;
     const uint64_t took = (uint64_t)(runtime->world->now(runtime) - start);
     if (took > hdi_load_relaxed(&worker->counters.run_ns_max)) {
         hdi_store_relaxed(&worker->counters.run_ns_max, took);
@@ -172,8 +173,8 @@ HDI_ALWAYS_INLINE void begin_run(struct hdi_worker *worker, struct hd_task *task
     } else {
         hdi_transition_to_running(&task->word);
     }
-    hdi_count(&worker->counters.polls);
-    hdi_digest_add(worker->digest, HDI_EVENT_RUN, task->id);
+    hdi_count_visibly(&worker->counters.polls);
+    hdi_digest_add(worker->digest, HDI_EVENT_RUN, task->id << 8 | worker->index);
     worker->exec.current = task;
 }
 

@@ -76,6 +76,12 @@ static inline void hdi_count_add(_Atomic(uint64_t) *counter, uint64_t n)
     hdi_store_stat(counter, hdi_load_stat(counter) + n);
 }
 
+/* For the two that decide something: whether all has ended, whether a worker is stuck. */
+static inline void hdi_count_visibly(_Atomic(uint64_t) *counter)
+{
+    hdi_store_relaxed(counter, hdi_load_relaxed(counter) + 1);
+}
+
 static inline void hdi_count(_Atomic(uint64_t) *counter)
 {
     hdi_count_add(counter, 1);

@@ -108,11 +108,7 @@ noreturn void hdi_model_fail(enum hdi_verdict verdict, const char *file, int lin
  * point. Two accesses race if one writes and neither happens before the other. */
 void hdi_model_plain(const volatile void *addr, bool write, const char *file, int line);
 
-/* Zeroed memory that goes with the execution; freeing it is a promise that no thread
- * touches it again, and breaking the promise in any atomic, futex wait or announced plain
- * access is a verdict. `live` counts blocks not freed. */
-void *hdi_model_alloc(size_t bytes);
-void hdi_model_free(void *pointer);
+/* Blocks of hdi_model_alloc() not freed. */
 unsigned hdi_model_live(void);
 
 /* A free alternative of the scenario itself: explores every value in [0, count). */

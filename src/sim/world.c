@@ -81,8 +81,9 @@ static void sim_notify(struct hd_runtime *runtime)
 static void sim_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word)
 {
     (void)word; /* Threads wait for events, and look at their word then. */
-    /* Relaxed: a thread that comes later announces itself. */
-    if (hdi_load_relaxed(&runtime->sim.foreign)) announce(runtime);
+    /* Always counted: a thread that comes later reads the count before its word. */
+    hdi_fetch_add_acq_rel(&runtime->sim.event, 1);
+    if (hdi_load_acquire(&runtime->sim.foreign)) hdi_futex_wake(&runtime->sim.event, INT32_MAX);
 }
 
 /* One worker's turn. Returns whether it ran a task. */
@@ -120,8 +121,8 @@ static bool step(struct hd_runtime *runtime)
 static bool fall_asleep(struct hd_runtime *runtime)
 {
     if (hdi_load_relaxed(&runtime->sim.asleep)) return false; /* Only the driver writes it. */
-    hdi_store_release(&runtime->sim.asleep, true);
-    if (hdi_load_acquire(&runtime->draining) > 0) {
+    hdi_store_seq_cst(&runtime->sim.asleep, true);     /* S1, then */
+    if (hdi_load_seq_cst(&runtime->draining) > 0) {    /* S2; hd_runtime_shutdown() crosses */
         hdi_fetch_add_acq_rel(&runtime->quiet, 1);
         sim_wake(runtime, &runtime->quiet);
     }
@@ -176,8 +177,10 @@ static int sim_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_
 {
     HD_CHECK_MSG(!driving(runtime), "a simulated task waits as if it were a thread");
     note_thread(runtime);
-    while (hdi_load_acquire(word) == expected) {
-        const uint32_t event = hdi_load_acquire(&runtime->sim.event);
+    for (;;) {
+        /* Read by a read-modify-write, after `foreign`: whoever counts later sees that. */
+        const uint32_t event = hdi_fetch_add_acq_rel(&runtime->sim.event, 0);
+        if (hdi_load_acquire(word) != expected) return 0;
         if (hdi_mutex_trylock(&runtime->sim.drive)) {
             struct hdi_overflow_thread overflow; /* Fibers run on this thread now. */
             const bool report =

@@ -14,7 +14,8 @@
  *
  *   JOIN-1  A registered task of the same runtime is woken without a reference: if it
  *           woke early and left, its slot is still a task's (TASK-3). One of another
- *           runtime is counted, and its wake consumes the reference.
+ *           runtime is counted: its wake consumes a reference, and the completer is a
+ *           guest of that runtime from the registration on.
  *   JOIN-2  A registered thread leaves only after it took `joiner` back, or after the
  *           completer said DONE, which is the completer's last touch.
  *
@@ -44,8 +45,14 @@ struct hdi_thread_joiner {
 static void wake_joiner(struct hd_runtime *runtime, uintptr_t joiner)
 {
     void *who = (void *)(joiner & ~JOINER_TAGS);
+    if (joiner & JOINER_IS_COUNTED) {
+        struct hd_runtime *host = ((struct hd_task *)who)->runtime;
+        hdi_task_wake(who, true); /* JOIN-1 */
+        hdi_sched_guest_leave(host);
+        return;
+    }
     if (!(joiner & JOINER_IS_THREAD)) {
-        hdi_task_wake(who, joiner & JOINER_IS_COUNTED); /* JOIN-1 */
+        hdi_task_wake(who, false); /* JOIN-1 */
         return;
     }
     _Atomic(uint32_t) *state = &((struct hdi_thread_joiner *)who)->state;
@@ -97,14 +104,28 @@ static int finish(struct hd_task *task, int *result)
     return 0;
 }
 
+/* What a joiner of another runtime holds while it is registered (JOIN-1). */
+static void count_joiner(struct hd_task *self)
+{
+    hdi_sched_guest_enter(self->runtime);
+    hdi_word_ref(&self->word);
+}
+
+static void uncount_joiner(struct hd_task *self)
+{
+    struct hd_runtime *host = self->runtime;
+    hdi_task_unref(self);
+    hdi_sched_guest_leave(host);
+}
+
 /* Have `self` woken at the end of `task`. Returns false if it has ended already. */
 static bool register_task(struct hd_task *task, struct hd_task *self)
 {
-    const bool counted = self->runtime != task->runtime; /* JOIN-1 */
-    if (counted) hdi_word_ref(&self->word);
+    const bool counted = self->runtime != task->runtime;
+    if (counted) count_joiner(self);
     hdi_store_relaxed(&task->joiner, (uintptr_t)self | (counted ? JOINER_IS_COUNTED : 0));
     if (hdi_transition_to_joining(&task->word)) return true;
-    if (counted) hdi_task_unref(self);
+    if (counted) uncount_joiner(self);
     return false;
 }
 
@@ -114,7 +135,7 @@ static bool unregister_task(struct hd_task *task)
 {
     const uintptr_t joiner = hdi_load_relaxed(&task->joiner);
     if (!hdi_transition_to_unjoined(&task->word)) return false;
-    if (joiner & JOINER_IS_COUNTED) hdi_task_unref((struct hd_task *)(joiner & ~JOINER_TAGS));
+    if (joiner & JOINER_IS_COUNTED) uncount_joiner((struct hd_task *)(joiner & ~JOINER_TAGS));
     return true;
 }
 

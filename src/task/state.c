@@ -40,7 +40,8 @@ bool hdi_transition_to_joining(_Atomic(uint64_t) *word)
     do {
         const bool complete = hdi_word_lifecycle(seen) == HDI_COMPLETE;
         if (complete && !HDI_MUTANT(join_flag_relaxed)) return false;
-        HDI_ASSERT(!(seen & HDI_JOIN_WAKER) && (seen & HDI_JOIN_INTEREST));
+        HD_CHECK_MSG(!(seen & HDI_JOIN_WAKER), "a task handle is joined by two at once");
+        HDI_ASSERT(seen & HDI_JOIN_INTEREST);
     } while (!hdi_cas_acq_rel(word, &seen, seen | HDI_JOIN_WAKER)); /* W */
     return true;
 }

@@ -88,6 +88,10 @@ void hdi_sched_run_now(struct hd_task *task);
 /* Put a task that just became SCHEDULED into a queue, with its reference. */
 void hdi_sched_submit(struct hd_task *task);
 
+/* The runtime stays while a guest is inside. Context: any thread but its workers. */
+void hdi_sched_guest_enter(struct hd_runtime *runtime);
+void hdi_sched_guest_leave(struct hd_runtime *runtime);
+
 /* Return the memory of a task whose last reference is gone. */
 void hdi_sched_free(struct hd_task *task);
 

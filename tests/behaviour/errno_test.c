@@ -23,7 +23,8 @@ static int nothing(void *arg)
 
 static hd_poll nothing_poll(void *state, int *result)
 {
-    (void)state, (void)result;
+    (void)state;
+    *result = 0;
     return HD_READY;
 }
 

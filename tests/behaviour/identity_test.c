@@ -33,7 +33,8 @@ static int note_fiber(void *arg)
 
 static hd_poll note_poll(void *state, int *result)
 {
-    (void)state, (void)result;
+    (void)state;
+    *result = 0;
     note_id();
     return HD_READY;
 }
@@ -122,10 +123,13 @@ static void expect_name(hd_runtime *runtime, const char *given, const char *kept
     char copy[64];
     hd_spawn_options spawn = HD_SPAWN_OPTIONS_INIT;
     spawn.runtime = runtime;
-    if (given) spawn.name = strcpy(copy, given);
+    if (given) {
+        snprintf(copy, sizeof(copy), "%s", given);
+        spawn.name = copy;
+    }
     hd_task *fiber, *poll;
     char wanted[64];
-    strcpy(wanted, kept);
+    snprintf(wanted, sizeof(wanted), "%s", kept);
     EXPECT_EQ(hd_spawn_with(&fiber, name_is, wanted, &spawn), 0);
     EXPECT_EQ(hd_spawn_poll_with(&poll, name_is_poll, wanted, sizeof(wanted), &spawn), 0);
     memset(copy, 'x', sizeof(copy) - 1); /* it was copied */
@@ -163,7 +167,8 @@ static int nothing(void *arg)
 
 static hd_poll nothing_poll(void *state, int *result)
 {
-    (void)state, (void)result;
+    (void)state;
+    *result = 0;
     return HD_READY;
 }
 
@@ -231,7 +236,7 @@ TEST_WORLDS(a_task_knows_its_runtime, options)
 {
     hd_runtime *runtime = rt_create(options);
     EXPECT_EQ(rt_join(rt_spawn(runtime, runtime_is, runtime)), 1);
-    EXPECT_EQ(rt_join(rt_spawn_poll(runtime, runtime_is_poll, &runtime, sizeof(runtime))), 1);
+    EXPECT_EQ(rt_join(rt_spawn_poll(runtime, runtime_is_poll, &runtime, sizeof(void *))), 1);
     EXPECT(hd_runtime_self() == NULL);
     EXPECT_EQ(hd_runtime_world(runtime), options->world);
     EXPECT_EQ(hd_runtime_seed(runtime), options->seed);

@@ -160,7 +160,7 @@ struct droppable {
 static hd_poll pend_for_ever(void *state, int *result)
 {
     struct droppable *self = state;
-    (void)result;
+    *result = 0;
     atomic_fetch_add(hd_cancelled() ? self->cancelled : self->pending, 1);
     return HD_PENDING;
 }
@@ -267,7 +267,7 @@ static atomic_int links;
 static hd_poll spawn_next(void *state, int *result)
 {
     struct chain next = {((struct chain *)state)->left - 1};
-    (void)result;
+    *result = 0;
     atomic_fetch_add(&links, 1);
     if (next.left > 0) EXPECT_EQ(hd_spawn_poll(NULL, spawn_next, &next, sizeof(next)), 0);
     return HD_READY;
@@ -286,7 +286,7 @@ TEST_WORLDS(a_chain_of_spawns_runs_to_its_end, options)
 static hd_poll poll_four_times(void *state, int *result)
 {
     struct header *self = state;
-    (void)result;
+    *result = 0;
     if (++self->polls == 4) return HD_READY;
     hd_waker_wake(hd_waker_self());
     return HD_PENDING;

@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "ctx/sanitizer.h"
+
 TEST_MAIN
 
 /* ---- what a process holds ---- */
@@ -55,8 +57,9 @@ static void expect_nothing_left(const struct held *before)
     const struct held now = held_now();
     EXPECT_EQ(now.threads, before->threads);
     EXPECT_EQ(now.files, before->files);
-    /* The allocator and sanitizers map as they like, but not with every runtime. */
-    EXPECT(now.maps < before->maps + 50);
+    /* The allocator maps as it likes, but not with every runtime; ThreadSanitizer keeps
+     * something of every thread and fiber. */
+    EXPECT(HDI_TSAN || now.maps < before->maps + 50);
 }
 
 /* ---- something to do ---- */
@@ -130,7 +133,7 @@ static struct held held_after_one(const hd_options *options)
 TEST_WORLDS(one_that_never_ran_anything_leaves_nothing, options)
 {
     const struct held before = held_after_one(options);
-    for (int i = 0; i < 10; i++) hd_runtime_destroy(rt_create(options));
+    for (int i = 0; i < 60; i++) hd_runtime_destroy(rt_create(options));
     expect_nothing_left(&before);
 }
 
@@ -143,7 +146,8 @@ static int sleep_for_ever(void *arg)
 
 static hd_poll pend_for_ever(void *state, int *result)
 {
-    (void)state, (void)result;
+    (void)state;
+    *result = 0;
     return HD_PENDING;
 }
 

@@ -16,7 +16,7 @@ static int step(void *arg)
 static hd_poll poll_step(void *state, int *result)
 {
     int *left = state;
-    (void)result;
+    *result = 0;
     if ((*left)-- == 0) return HD_READY;
     hd_waker_wake(hd_waker_self());
     return HD_PENDING;
@@ -123,7 +123,7 @@ struct first {
 static hd_poll be_first(void *state, int *result)
 {
     const struct first *self = state;
-    (void)result;
+    *result = 0;
     if (*self->first < 0) *self->first = self->number;
     return HD_READY;
 }

@@ -28,7 +28,7 @@ static int yield_twice(void *arg)
 static hd_poll pend_twice(void *state, int *result)
 {
     int *polls = state;
-    (void)result;
+    *result = 0;
     if ((*polls)++ == 2) return HD_READY;
     hd_waker_wake(hd_waker_self());
     return HD_PENDING;
@@ -48,7 +48,8 @@ static int spawn_row(void *arg)
 
 static hd_poll nothing_poll(void *state, int *result)
 {
-    (void)state, (void)result;
+    (void)state;
+    *result = 0;
     return HD_READY;
 }
 
@@ -170,7 +171,8 @@ TEST_WORLDS(sleepers_are_alive, options)
 
 static hd_poll pend_for_ever(void *state, int *result)
 {
-    (void)state, (void)result;
+    (void)state;
+    *result = 0;
     return HD_PENDING;
 }
 
@@ -227,7 +229,8 @@ static int dump_from_inside(void *arg)
 
 static hd_poll pend_named(void *state, int *result)
 {
-    (void)state, (void)result;
+    (void)state;
+    *result = 0;
     return hd_cancelled() ? HD_READY : HD_PENDING;
 }
 

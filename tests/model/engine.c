@@ -40,7 +40,7 @@ static void sb_other(void *arg)
 {
     struct litmus *l = arg;
     store_as(&l->y, 1, l->stores);
-    if (l->heavy) hdi_barrier_heavy();
+    if (l->heavy) MODEL_CHECK(hdi_barrier_heavy());
     l->saw_x = load_as(&l->x, l->loads);
 }
 

@@ -272,7 +272,8 @@ static int join_stranger(void *arg)
     return f->got;
 }
 
-MODEL(join_across, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
+/* The joiner's runtime ends while the other's worker may still be about to wake it. */
+MODEL(join_across, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "guest_ignored")
 {
     struct family f;
     family_init(&f);
@@ -282,6 +283,6 @@ MODEL(join_across, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
     hd_task *parent = rt_fiber(here, join_stranger, &f);
     gate_open(&f.child_gate, 7);
     MODEL_EQUAL(rt_join(parent), 7);
-    rt_stop(here);
+    hd_runtime_destroy(here);
     rt_stop(there);
 }

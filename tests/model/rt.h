@@ -110,7 +110,7 @@ static inline void gate_init(struct gate *gate)
 static inline void gate_open(struct gate *gate, int told)
 {
     MODEL_WRITE(gate->told, told);
-    hdi_store_relaxed(&gate->open, 1); /* The wake orders it. */
+    hdi_store_release(&gate->open, 1); /* Another's wake may come first. */
     hd_waker_wake(gate->waker);
 }
 
@@ -119,7 +119,7 @@ static inline int gate_wait(void *arg)
 {
     struct gate *gate = arg;
     gate->waker = hd_waker_self();
-    while (!hdi_load_relaxed(&gate->open)) MODEL_EQUAL(hd_park(), 0);
+    while (!hdi_load_acquire(&gate->open)) MODEL_EQUAL(hd_park(), 0);
     return MODEL_READ(gate->told);
 }
 
@@ -128,7 +128,7 @@ static inline hd_poll gate_poll(void *state, int *result)
 {
     struct gate *gate = *(struct gate **)state;
     if (!gate->waker.task) gate->waker = hd_waker_self();
-    if (!hdi_load_relaxed(&gate->open)) return HD_PENDING;
+    if (!hdi_load_acquire(&gate->open)) return HD_PENDING;
     *result = MODEL_READ(gate->told);
     return HD_READY;
 }
