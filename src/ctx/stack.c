@@ -252,6 +252,7 @@ static struct hdi_stack *carve(struct hdi_stack_pool *pool, unsigned size_class)
         batch = stack;
         count++;
     }
+    HD_CHECK(batch); /* slab_with_room() gave one */
     batch->batch = (uint8_t)count;
     if (slab->carved == slab->slots) pool->classes[size_class].slab = NULL;
     return batch;

@@ -63,6 +63,9 @@ void hdi_sched_free(struct hd_task *task)
 {
     struct hd_runtime *runtime = task->runtime;
     struct hdi_worker *worker = worker_of(runtime);
+#if HDI_MODEL
+    hdi_store_relaxed(&task->joiner, 0); /* Whoever reads it from now on wakes nobody. */
+#endif
     if (hdi_likely(worker)) {
         hdi_slab_give(&worker->tasks[task->size_class], task);
     } else {

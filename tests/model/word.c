@@ -23,9 +23,11 @@ struct stage {
     struct cell *cell;
     enum said (*poll)(struct stage *s);
     _Atomic(uint32_t) queue; /* futex */
+    _Atomic(uint32_t) woken; /* futex: the joiner that the completer has woken */
     bool keep;               /* count the end instead of freeing: TASK-3 */
     unsigned ends;
-    int seen; /* plain, by the runs: each sees the one before */
+    int seen;   /* plain, by the runs: each sees the one before */
+    int result; /* plain, by the last run, for the joiner */
 };
 
 /* SCHEDULED and queued, with so many references beside the scheduler's. */
@@ -41,9 +43,9 @@ static void stage_init(struct stage *s, enum said (*poll)(struct stage *s), unsi
 static void act(struct stage *s, enum hdi_next next)
 {
     switch (next) {
-    case HDI_NEXT_NOTHING: return;
+    case HDI_NEXT_NOTHING:
     case HDI_NEXT_WAKE:
-    case HDI_NEXT_WAKE_UNREF: MODEL_CHECK(!"nobody has joined"); return;
+    case HDI_NEXT_WAKE_UNREF: return; /* complete() sees to it */
     case HDI_NEXT_SUBMIT:
         MODEL_EQUAL(hdi_exchange_acq_rel(&s->queue, QUEUED), EMPTY); /* queued once */
         hdi_futex_wake(&s->queue, 1);
@@ -57,6 +59,19 @@ static void act(struct stage *s, enum hdi_next next)
     }
 }
 
+/* As hdi_task_complete(). */
+static void complete(struct stage *s)
+{
+    uintptr_t joiner = 0;
+    const enum hdi_next next =
+        hdi_transition_to_complete(&s->cell->word, &s->cell->joiner, &joiner);
+    if (next == HDI_NEXT_WAKE || next == HDI_NEXT_WAKE_UNREF) {
+        hdi_store_release(&s->woken, (uint32_t)joiner);
+        hdi_futex_wake(&s->woken, 1);
+    }
+    act(s, next == HDI_NEXT_WAKE_UNREF ? hdi_word_unref(&s->cell->word) : next);
+}
+
 static void run(struct stage *s)
 {
     _Atomic(uint64_t) *word = &s->cell->word;
@@ -65,10 +80,9 @@ static void run(struct stage *s)
     if (s->poll(s) == PENDING) {
         act(s, hdi_transition_to_idle(word));
     } else {
-        uintptr_t joiner;
-        const enum hdi_next next = hdi_transition_to_complete(word, &s->cell->joiner, &joiner);
-        hdi_store_release(&s->queue, STOPPED);
-        act(s, next);
+        MODEL_WRITE(s->result, 42);
+        hdi_store_relaxed(&s->queue, STOPPED); /* only for the runner itself */
+        complete(s);
     }
 }
 
@@ -130,7 +144,7 @@ MODEL(word_wake, .sc = 8, .tso = 8, .pso = 8, .kills = "word_single_cas")
     MODEL_EQUAL(model_live(), 0);
 }
 
-MODEL(word_two_wakes, .sc = 4, .tso = 4, .pso = 4, .kills = "word_single_cas word_two_steps")
+MODEL(word_two_wakes, .sc = 5, .tso = 5, .pso = 5, .kills = "word_single_cas word_two_steps")
 {
     struct stage s;
     stage_init(&s, until_both_flagged, 2);
@@ -181,7 +195,7 @@ MODEL(word_cancel, .sc = 8, .tso = 8, .pso = 8, .kills = "word_cancel_silent wor
 }
 
 /* Cancelled by two, and woken meanwhile. */
-MODEL(word_cancel_wake, .sc = 4, .tso = 4, .pso = 4, .kills = "word_cancel_silent word_two_steps")
+MODEL(word_cancel_wake, .sc = 4, .tso = 5, .pso = 5, .kills = "word_cancel_silent word_two_steps")
 {
     struct stage s;
     stage_init(&s, until_cancelled, 3);
@@ -206,7 +220,7 @@ static enum said shielded_at_first(struct stage *s)
     return PENDING;
 }
 
-MODEL(word_shield, .sc = 4, .tso = 4, .pso = 4, .kills = "word_unshield_silent word_cancel_silent")
+MODEL(word_shield, .sc = 4, .tso = 5, .pso = 5, .kills = "word_unshield_silent word_cancel_silent")
 {
     struct stage s;
     stage_init(&s, shielded_at_first, 2);
@@ -217,13 +231,61 @@ MODEL(word_shield, .sc = 4, .tso = 4, .pso = 4, .kills = "word_unshield_silent w
     MODEL_EQUAL(model_live(), 0);
 }
 
-/* ---- References. ------------------------------------------------------------------------ */
+/* ---- Joining. --------------------------------------------------------------------------- */
 
 static enum said at_once(struct stage *s)
 {
     (void)s;
     return READY;
 }
+
+static bool is_complete(struct stage *s)
+{
+    return hdi_word_lifecycle(hdi_load_acquire(&s->cell->word)) == HDI_COMPLETE;
+}
+
+/* As join_from_fiber(): registers under a new name each time. A sleep may end early. */
+static void join(struct stage *s, unsigned early_max)
+{
+    _Atomic(uint64_t) *word = &s->cell->word;
+    for (uint32_t name = 1; !is_complete(s); name++) {
+        hdi_store_relaxed(&s->cell->joiner, name);
+        if (!hdi_transition_to_joining(word)) break;
+        if (name > early_max || model_any(2) == 0) {
+            while (hdi_load_acquire(&s->woken) == 0) {
+                (void)hdi_futex_wait(&s->woken, 0, INT64_MAX);
+            }
+            MODEL_EQUAL(hdi_load_relaxed(&s->woken), name); /* not an earlier one */
+            break;
+        }
+        if (is_complete(s) || !hdi_transition_to_unjoined(word)) break;
+    }
+    MODEL_EQUAL(MODEL_READ(s->result), 42);
+    act(s, hdi_transition_to_detached(word));
+}
+
+static void join_in_stage(unsigned early_max)
+{
+    struct stage s;
+    stage_init(&s, at_once, 0);
+    hdi_store_relaxed(&s.cell->word, hdi_word_new(true));
+    void *r = model_thread(runner, &s);
+    join(&s, early_max);
+    model_join(r);
+    MODEL_EQUAL(model_live(), 0);
+}
+
+MODEL(word_join, .sc = 6, .tso = 6, .pso = 6,
+      .kills = "join_flag_relaxed join_touch_late")
+{
+    join_in_stage(1);
+}
+MODEL(word_join_again, .sc = 5, .tso = 6, .pso = 6, .kills = "join_again_ignored join_touch_late")
+{
+    join_in_stage(3);
+}
+
+/* ---- References. ------------------------------------------------------------------------ */
 
 static void dropper(void *arg)
 {
@@ -300,8 +362,7 @@ MODEL(word_drop, .sc = 3, .tso = 3, .pso = 3)
     act(&s, hdi_transition_to_cancelled(&s.cell->word));
     while (!hdi_transition_to_dropped(&s.cell->word)) hdi_cpu_relax();
     MODEL_WRITE(s.seen, MODEL_READ(s.seen) + 1); /* its state is ours now */
-    uintptr_t joiner;
-    act(&s, hdi_transition_to_complete(&s.cell->word, &s.cell->joiner, &joiner));
+    complete(&s);
     model_join(w);
     unref(&s);
     stopper(&s);
