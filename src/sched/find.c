@@ -14,7 +14,7 @@ static void inject(struct hd_runtime *runtime, struct hd_task *const *tasks, uns
 
 /* The local queue is full: half of it and the task go to the injection queue in one
  * batch. Where a thief is at work there will be room soon, and only the task goes. */
-static void overflow(struct hdi_worker *worker, struct hd_task *task)
+static __attribute__((noinline)) void overflow(struct hdi_worker *worker, struct hd_task *task)
 {
     struct hd_task *batch[HDI_RING_CAP / 2 + 1];
     unsigned count = 0;
@@ -24,17 +24,14 @@ static void overflow(struct hdi_worker *worker, struct hd_task *task)
     inject(worker->exec.runtime, batch, count);
 }
 
-void hdi_find_push(struct hdi_worker *worker, struct hd_task *task)
+void hdi_find_push(struct hdi_worker *worker, struct hd_task *task, bool busy)
 {
-    struct hd_runtime *runtime = worker->exec.runtime;
     if (hdi_unlikely(!hdi_runq_push(&worker->queue, task))) {
         overflow(worker, task);
-        return;
-    }
-    if (runtime->worker_count == 1) return;
-    /* A lone task is ours: we look next. A second one is worth another worker. */
-    if (hdi_load_relaxed(&worker->lifo.task) || hdi_runq_count(&worker->queue) > 1) {
-        runtime->world->notify(runtime);
+    } else if (!worker->alone) {
+        if (busy || hdi_load_relaxed(&worker->lifo.task) || hdi_runq_count(&worker->queue) > 1) {
+            worker->exec.runtime->world->notify(worker->exec.runtime);
+        }
     }
 }
 
@@ -54,15 +51,12 @@ static void inject_as_guest(struct hd_runtime *runtime, struct hd_task *task)
 
 void hdi_find_submit_last(struct hdi_worker *worker, struct hd_task *task)
 {
-    struct hd_runtime *runtime = worker->exec.runtime;
-    if (worker->queue.shape == HDI_RUNQ_DEQUE) {
-        hdi_find_inject(runtime, task); /* At the deque's end it would be next. */
-        return;
+    if (hdi_unlikely(worker->queue.shape == HDI_RUNQ_DEQUE)) {
+        hdi_find_inject(worker->exec.runtime, task); /* At the deque's end it would be next. */
+    } else {
+        /* If it gave way to a task that is running already, we do not look next. */
+        hdi_find_push(worker, task, worker->exec.current || worker->handed);
     }
-    hdi_find_push(worker, task);
-    /* It gave way to a task that is running already: we do not look next. */
-    const bool busy = worker->exec.current || worker->handed;
-    if (busy && runtime->worker_count > 1) runtime->world->notify(runtime);
 }
 
 void hdi_sched_submit(struct hd_task *task)
@@ -132,6 +126,13 @@ static struct hd_task *take_overdue(struct hdi_worker *worker)
     struct hd_task *task = worker->oldest_turn ? hdi_runq_pop_oldest(&worker->queue) : NULL;
     if (!task) task = take_injected(worker, true);
     return task ? task : hdi_runq_pop_oldest(&worker->queue);
+}
+
+struct hd_task *hdi_find_queued(struct hdi_worker *worker)
+{
+    worker->lifo_run = 0;
+    struct hd_task *task = hdi_runq_pop(&worker->queue, &worker->prng);
+    return task ? task : hdi_find_lifo(worker);
 }
 
 struct hd_task *hdi_find_lifo_next(struct hdi_worker *worker)

@@ -12,8 +12,9 @@
 /* ---- putting ---- */
 
 /* Put a task into the local queue, spilling if it is full, and wake another worker if
- * there is now something to steal. */
-void hdi_find_push(struct hdi_worker *worker, struct hd_task *task);
+ * there is now something to steal: a lone task is ours, since we look next, unless we
+ * are `busy`. */
+void hdi_find_push(struct hdi_worker *worker, struct hd_task *task, bool busy);
 
 /* Append a task to the injection queue, and wake a worker. Context: any. */
 void hdi_find_inject(struct hd_runtime *runtime, struct hd_task *task);
@@ -30,7 +31,7 @@ HDI_ALWAYS_INLINE void hdi_find_submit(struct hdi_worker *worker, struct hd_task
         if (hdi_likely(hdi_lifo_put(&worker->lifo, task, &evicted))) task = evicted;
         if (hdi_likely(!task)) return;
     }
-    hdi_find_push(worker, task);
+    hdi_find_push(worker, task, false);
 }
 
 /* The same for a task that gave way: behind all others. */
@@ -45,6 +46,9 @@ HDI_ALWAYS_INLINE struct hd_task *hdi_find_lifo(struct hdi_worker *worker)
     return task;
 }
 
+/* Steps 3 and 4. */
+struct hd_task *hdi_find_queued(struct hdi_worker *worker);
+
 /* Steps 2 to 4. */
 HDI_ALWAYS_INLINE struct hd_task *hdi_find_own(struct hdi_worker *worker)
 {
@@ -55,9 +59,7 @@ HDI_ALWAYS_INLINE struct hd_task *hdi_find_own(struct hdi_worker *worker)
             return task;
         }
     }
-    worker->lifo_run = 0;
-    struct hd_task *task = hdi_runq_pop(&worker->queue, &worker->prng);
-    return task ? task : hdi_find_lifo(worker);
+    return hdi_find_queued(worker);
 }
 
 /* Steps 2 to 4, on the stack of a fiber that leaves. Returns NULL also when the loop

@@ -35,9 +35,12 @@
 #define HDI_SCHED_RING_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/atomics.h"
+#include "base/check.h"
+#include "base/mutant.h"
 
 struct hd_task;
 
@@ -51,12 +54,6 @@ struct hdi_ring {
 
 void hdi_ring_init(struct hdi_ring *ring);
 
-/* Context: owner. Returns false, changing nothing, if full. */
-bool hdi_ring_push(struct hdi_ring *ring, struct hd_task *task);
-
-/* Context: owner. Returns the oldest task, now the caller's; NULL if empty. */
-struct hd_task *hdi_ring_pop(struct hdi_ring *ring);
-
 /* Take the newer half of a full ring out, oldest first, to make room.
  * Context: owner. Returns how many, now the caller's: HDI_RING_CAP / 2, or 0 if a
  * thief is at work or the ring is not full. */
@@ -68,8 +65,73 @@ unsigned hdi_ring_spill(struct hdi_ring *ring, struct hd_task *out[HDI_RING_CAP 
  * or `own` is more than half full. */
 struct hd_task *hdi_ring_steal(struct hdi_ring *victim, struct hdi_ring *own, unsigned *moved);
 
+/* ---- on the way of every switch ---- */
+
+/* The mutant narrows the counters so far that they wrap within a scenario. */
+#define HDI_RING_MASK (HDI_MUTANT(ring_narrow) ? 2 * HDI_RING_CAP - 1 : UINT32_MAX)
+
+static inline uint32_t hdi_ring_trail(uint64_t head)
+{
+    return (uint32_t)(head >> 32);
+}
+
+static inline uint32_t hdi_ring_real(uint64_t head)
+{
+    return (uint32_t)head;
+}
+
+static inline uint64_t hdi_ring_head(uint32_t steal, uint32_t real)
+{
+    return (uint64_t)(steal & HDI_RING_MASK) << 32 | (real & HDI_RING_MASK);
+}
+
+static inline uint32_t hdi_ring_gap(uint32_t from, uint32_t to)
+{
+    return (to - from) & HDI_RING_MASK;
+}
+
+static inline _Atomic(struct hd_task *) *hdi_ring_slot(struct hdi_ring *ring, uint32_t index)
+{
+    return &ring->slots[index & (HDI_RING_CAP - 1)];
+}
+
+/* Context: owner. Returns false, changing nothing, if full. */
+static inline bool hdi_ring_push(struct hdi_ring *ring, struct hd_task *task)
+{
+    const uint32_t tail = hdi_load_relaxed(&ring->tail); /* Only we write it. */
+    const uint64_t head = hdi_load_acquire(&ring->head); /* H: copies before `steal` are done. */
+    const uint32_t limit = HDI_MUTANT(ring_full_real) ? hdi_ring_real(head) : hdi_ring_trail(head);
+    HDI_ASSERT(hdi_ring_gap(limit, tail) <= HDI_RING_CAP || HDI_MUTANT(ring_narrow)); /* RING-1 */
+    if (hdi_ring_gap(limit, tail) >= HDI_RING_CAP) return false;
+    hdi_store_relaxed(hdi_ring_slot(ring, tail), task);
+    hdi_store_release(&ring->tail, (tail + 1) & HDI_RING_MASK); /* P */
+    return true;
+}
+
+/* Context: owner. Returns the oldest task, now the caller's; NULL if empty. */
+static inline struct hd_task *hdi_ring_pop(struct hdi_ring *ring)
+{
+    const uint32_t tail = hdi_load_relaxed(&ring->tail); /* Only we write it. */
+    uint64_t head = hdi_load_acquire(&ring->head);
+    for (;;) {
+        const uint32_t steal = hdi_ring_trail(head), real = hdi_ring_real(head);
+        if (real == tail) return NULL;
+        /* RING-2: a thief at work keeps its trail. */
+        const uint64_t next = hdi_ring_head(steal == real ? real + 1 : steal, real + 1);
+        if (hdi_cas_acq_rel(&ring->head, &head, next)) { /* H */
+            return hdi_load_relaxed(hdi_ring_slot(ring, real)); /* Only we write slots. */
+        }
+    }
+}
+
 /* Tasks that can be taken now: a hint, except to the owner with no thief about.
  * Context: any. */
-unsigned hdi_ring_count(struct hdi_ring *ring);
+static inline unsigned hdi_ring_count(struct hdi_ring *ring)
+{
+    const uint64_t head = hdi_load_acquire(&ring->head);
+    const uint32_t tail = hdi_load_acquire(&ring->tail); /* P */
+    const uint32_t count = hdi_ring_gap(hdi_ring_real(head), tail);
+    return count <= HDI_RING_CAP ? count : HDI_RING_CAP;
+}
 
 #endif

@@ -60,6 +60,7 @@ static void worker_init(struct hd_runtime *runtime, unsigned index)
     hdi_store_relaxed(&worker->counters.run_ns_avg, FIRST_GUESS_NS);
     hdi_worker_adapt(worker, FIRST_GUESS_NS);
     const bool sim = runtime->world->kind == HD_WORLD_SIM;
+    worker->alone = runtime->worker_count == 1;
     worker->direct = !sim; /* In sim every choice is the seed's. */
     worker->digest = sim ? &runtime->sim.digest : &worker->own_digest;
     const uint64_t entropy = runtime->world->entropy(runtime);

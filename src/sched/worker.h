@@ -94,6 +94,7 @@ struct hdi_worker {
     bool searching;       /* counted in idle.counts */
     bool parking;         /* between "no work" and awake again: local submits are injected */
     unsigned nested;      /* stackless tasks run inside the poll of another */
+    bool alone;           /* the runtime has no other worker */
     bool direct;          /* fibers may switch to each other without the loop: not in sim */
     struct hdi_fp_control dead_fp; /* where an ended fiber's control words go */
     struct hd_task *handed; /* taken from a queue by a fiber that left, to be run next */
