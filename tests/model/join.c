@@ -7,7 +7,7 @@
 
 #include "rt.h"
 
-/* ---- From a thread. --------------------------------------------------------------------- */
+/* ---- from a thread ---- */
 
 static int add_one(void *arg)
 {
@@ -64,7 +64,7 @@ static void opener(void *arg)
 
 static __attribute__((noinline)) int join_deeper(hd_task *task)
 {
-    volatile char room[256] = {0};
+    volatile int room[64] = {0};
     int result = room[0];
     MODEL_EQUAL(hd_join(task, &result), 0);
     return result + room[0];
@@ -110,7 +110,7 @@ MODEL(join_try, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
     rt_stop(rt);
 }
 
-/* ---- From a fiber. -------------------------------------------------------------------- */
+/* ---- from a fiber ---- */
 
 struct family {
     struct gate child_gate;
@@ -147,21 +147,18 @@ static void join_from_fiber(unsigned workers, int disturbances)
     hd_runtime *rt = rt_start(workers);
     hd_task *parent = rt_fiber(rt, parent_fiber, &f);
     rt_settle(rt);
-    void *t = model_thread(opener, &f.child_gate);
-    for (int i = 0; i < disturbances; i++) hd_waker_wake_keep(f.parent);
+    if (disturbances > 1) hd_waker_wake_keep(f.parent);
+    gate_open(&f.child_gate, 7);
+    if (disturbances > 0) hd_waker_wake_keep(f.parent);
     hd_waker_drop(f.parent);
     MODEL_EQUAL(rt_join(parent), 7);
     MODEL_EQUAL(f.next, 42);
-    model_join(t);
     rt_stop(rt);
 }
 
 MODEL(join_fiber, .sc = 2, .tso = 2, .pso = 2, RT_STEPS) { join_from_fiber(1, 0); }
-MODEL(join_fiber_woken, .sc = 1, .tso = 1, .pso = 1, RT_STEPS)
-{
-    join_from_fiber(2, 1);
-}
-MODEL(join_fiber_woken_twice, .sc = 1, .tso = 1, .pso = 1, RT_STEPS) { join_from_fiber(2, 2); }
+MODEL(join_fiber_woken, .sc = 2, .tso = 2, .pso = 1, RT_STEPS) { join_from_fiber(2, 1); }
+MODEL(join_fiber_woken_twice, .sc = 2, .tso = 1, .pso = 1, RT_STEPS) { join_from_fiber(2, 2); }
 
 /* Cancelled while it joins: it leaves without the result, and the child runs on. */
 static int impatient_fiber(void *arg)
@@ -188,7 +185,7 @@ MODEL(join_fiber_cancelled, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
     rt_stop(rt);
 }
 
-/* ---- From a stackless task. ------------------------------------------------------------- */
+/* ---- from a stackless task ---- */
 
 static hd_poll parent_poll(void *state, int *result)
 {
@@ -222,7 +219,7 @@ MODEL(join_poll, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
 }
 
 /* It gives up and ends while the child ends; another task may get its place. */
-MODEL(join_poll_given_up, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
+MODEL(join_poll_given_up, .sc = 2, .tso = 1, .pso = 1, RT_STEPS)
 {
     struct family f;
     family_init(&f);
@@ -260,7 +257,7 @@ MODEL(join_poll_quick, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
     rt_stop(rt);
 }
 
-/* ---- Across runtimes. --------------------------------------------------------------------- */
+/* ---- across runtimes ---- */
 
 static int join_stranger(void *arg)
 {

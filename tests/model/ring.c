@@ -273,7 +273,7 @@ MODEL(ring_thief_full, .sc = 5, .tso = 5, .pso = 5)
     if (own > 2) MODEL_CHECK(!task || hdi_ring_count(&t.thief[0]) <= 2);
     (void)item_take(task);
     model_join(b);
-    for (unsigned i = 0; (task = hdi_ring_pop(&t.thief[0])); i++) (void)item_take(task);
+    while ((task = hdi_ring_pop(&t.thief[0]))) (void)item_take(task);
     drain(&t.ring);
     items_check(&t.items);
     items_check(&before);

@@ -91,7 +91,7 @@ static inline int rt_join(hd_task *task)
     return result;
 }
 
-/* ---- A task that waits for a word from outside, then returns what it was told. -------- */
+/* ---- a task that waits for a word from outside, then returns what it was told ---- */
 
 struct gate {
     hd_waker waker; /* plain: written by the task before it first waits */

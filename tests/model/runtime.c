@@ -7,7 +7,7 @@
 
 #include "rt.h"
 
-/* ---- Starting and stopping, with nothing calm about it. ------------------------------------ */
+/* ---- starting and stopping, with nothing calm about it ---- */
 
 static void start_stop(unsigned workers)
 {
@@ -41,7 +41,7 @@ MODEL(runtime_spawn_destroy, .sc = 3, .tso = 2, .pso = 2, RT_STEPS)
     hd_runtime_destroy(rt);
 }
 
-/* ---- Sharing the work. ------------------------------------------------------------------- */
+/* ---- sharing the work ---- */
 
 struct crowd {
     _Atomic(uint32_t) here;
@@ -139,12 +139,12 @@ static void overflow(hd_policy policy)
 MODEL(runtime_overflow, .sc = 1, .tso = 1, .pso = 1, RT_STEPS) { overflow(HD_POLICY_FAIR); }
 MODEL(runtime_overflow_local, .sc = 1, .tso = 1, .pso = 1, RT_STEPS) { overflow(HD_POLICY_LOCAL); }
 
-/* ---- Fibers move. ------------------------------------------------------------------------- */
+/* ---- fibers move ---- */
 
 /* What is on a fiber's stack, and in its task, goes with it. */
 static int yield_twice(void *arg)
 {
-    int local;
+    int local = 0;
     MODEL_WRITE(local, *(int *)arg);
     for (int i = 0; i < 2; i++) {
         hd_yield();
@@ -195,7 +195,7 @@ MODEL(runtime_park_two, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "fiber_e
     await(2);
 }
 
-/* ---- Wakes. ---------------------------------------------------------------------------------- */
+/* ---- wakes ---- */
 
 static void waker_thread(void *arg)
 {
@@ -225,7 +225,7 @@ MODEL(runtime_wake_storm_poll, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
 }
 MODEL(runtime_wake_storm_fiber, .sc = 2, .tso = 1, .pso = 1, RT_STEPS) { storm(true); }
 
-/* ---- Cancelling. ---------------------------------------------------------------------------- */
+/* ---- cancelling ---- */
 
 static int park_until_cancelled(void *arg)
 {
@@ -268,7 +268,7 @@ MODEL(runtime_shield, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
     rt_stop(rt);
 }
 
-/* ---- Ending. ---------------------------------------------------------------------------------- */
+/* ---- ending ---- */
 
 static hd_poll never(void *state, int *result)
 {

@@ -122,7 +122,7 @@ static void waker(void *arg)
     wake(arg, 1);
 }
 
-/* ---- Every wake is followed by a run that sees what was written before it. ------------- */
+/* ---- every wake is followed by a run that sees what was written before it ---- */
 
 static enum said until_flagged(struct stage *s)
 {
@@ -170,7 +170,7 @@ MODEL(word_wake_keep, .sc = 5, .tso = 5, .pso = 5, .kills = "word_single_cas wor
     MODEL_EQUAL(model_live(), 0);
 }
 
-/* ---- Cancel, shields. ------------------------------------------------------------------ */
+/* ---- cancel, shields ---- */
 
 static enum said until_cancelled(struct stage *s)
 {
@@ -231,7 +231,7 @@ MODEL(word_shield, .sc = 4, .tso = 5, .pso = 5, .kills = "word_unshield_silent w
     MODEL_EQUAL(model_live(), 0);
 }
 
-/* ---- Joining. --------------------------------------------------------------------------- */
+/* ---- joining ---- */
 
 static enum said at_once(struct stage *s)
 {
@@ -285,7 +285,7 @@ MODEL(word_join_again, .sc = 5, .tso = 6, .pso = 6, .kills = "join_again_ignored
     join_in_stage(3);
 }
 
-/* ---- References. ------------------------------------------------------------------------ */
+/* ---- references ---- */
 
 static void dropper(void *arg)
 {
@@ -346,9 +346,8 @@ static enum said never(struct stage *s)
     return PENDING;
 }
 
-static void stopper(void *arg)
+static void stop_runner(struct stage *s)
 {
-    struct stage *s = arg;
     while (hdi_load_acquire(&s->queue) != EMPTY) hdi_cpu_relax();
     hdi_store_release(&s->queue, STOPPED);
     hdi_futex_wake(&s->queue, 1);
@@ -365,7 +364,7 @@ MODEL(word_drop, .sc = 3, .tso = 3, .pso = 3)
     complete(&s);
     model_join(w);
     unref(&s);
-    stopper(&s);
+    stop_runner(&s);
     model_join(r);
     MODEL_EQUAL(model_live(), 0);
 }
