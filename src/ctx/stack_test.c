@@ -224,7 +224,8 @@ static void take_neighbours(void)
     struct hdi_stack *a = take(64 * KIB), *b = take(64 * KIB);
     victim = a->low > b->low ? a : b;
     neighbour = a->low > b->low ? b : a;
-    EXPECT(victim->low - neighbour->low == (ptrdiff_t)(64 * KIB + HDI_STACK_GUARD_BYTES));
+    const size_t stride = 64 * KIB + HDI_STACK_GUARD_BYTES + hdi_memory_page_bytes();
+    EXPECT_EQ(victim->low - neighbour->low, stride);
     memset(neighbour->low, 0x5a, neighbour->bytes);
     static char signal_stack[64 << 10];
     const stack_t alternate = {.ss_sp = signal_stack, .ss_size = sizeof(signal_stack)};
