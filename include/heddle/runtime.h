@@ -10,7 +10,9 @@
  * In the sim world it is one thread: whichever thread waits (in hd_run, in a join,
  * in hd_runtime_drain) drives it, time is virtual, and the next task is chosen by
  * the seed. HEDDLE_SEED=n in the environment turns any program into a sim run;
- * set-user-ID programs ignore it.
+ * set-user-ID programs ignore it. Simulated runtimes do not drive each other: a task
+ * of one that joins a task of another gets no further, and its driver -EDEADLK; so does
+ * a driver that waits for an OS thread which has not called into the runtime yet.
  */
 #ifndef HEDDLE_RUNTIME_H
 #define HEDDLE_RUNTIME_H
@@ -124,7 +126,8 @@ HD_API HD_MUST_USE int hd_runtime_drain(hd_runtime *runtime, int64_t deadline);
 HD_API HD_MUST_USE int hd_runtime_shutdown(hd_runtime *runtime, int64_t deadline);
 
 /* Shut down without a time limit, stop the workers, and free everything. Handles
- * and wakers of its tasks must have been dropped.
+ * and wakers of its tasks must have been dropped, and calls from other threads have
+ * returned, except that a wake or a spawn on its way out is waited for.
  * Context: thread outside the runtime.  Switches: no.  Allocates: no. */
 HD_API void hd_runtime_destroy(hd_runtime *runtime);
 
