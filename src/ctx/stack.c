@@ -19,7 +19,7 @@
 /* One slab is a few hundred default stacks: large enough that a million stacks need
  * some 5,000 mappings even if the kernel merges none, small enough to fit a tight
  * RLIMIT_AS. */
-#define SLAB_BYTES  ((size_t)16 << 20)
+#define SLAB_BYTES  ((size_t)20 << 20)
 #define COLOUR_STEP 64u
 #define COLOURS     (HDI_STACK_COLOUR_MAX / COLOUR_STEP + 1)
 #define CANARIES    16
