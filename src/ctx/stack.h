@@ -2,7 +2,7 @@
  *
  * stack: the memory fibers run on, many equal slots to a mapping, each with a guard.
  *
- *   slot   | guard area, 16 KiB |  usable bytes ................ | colour |
+ *   slot   | guard area, 16 KiB |  usable bytes ................ | colour | spare page |
  *          ^ zone               ^ low             grows down <-- ^ top    ^ page boundary
  *
  * Pool       one per runtime; any thread, under its lock. Owns every mapping until
@@ -15,7 +15,8 @@
  *            a mapping of their own, returned to the kernel as soon as they are given.
  * Descriptor outside the stack, so that a stack without pages stays without.
  * Colour     tops differ by multiples of 64 bytes inside the top page: otherwise the
- *            hot lines of all stacks fall into the same few cache sets.
+ *            hot lines of all stacks fall into the same few cache sets. For the same
+ *            reason a page is left unused between slots (slot_bytes() in stack.c).
  * Guard      4 pages rather than 1, so that a frame has to skip 16 KiB in one step to
  *            miss it. In canary mode the same zone lies open below the stack: an
  *            overflow of up to 16 KiB hurts nobody else, and is found by the words at
