@@ -8,7 +8,14 @@
 #define HEDDLE_H
 
 #include <heddle/base.h>
+#include <heddle/local.h>
+#include <heddle/chan.h>
+#include <heddle/pubsub.h>
+#include <heddle/dispatcher.h>
 #include <heddle/runtime.h>
+#include <heddle/select.h>
+#include <heddle/sync.h>
 #include <heddle/task.h>
+#include <heddle/time.h>
 
 #endif

@@ -27,6 +27,9 @@ extern "C" {
 
 typedef struct hd_runtime hd_runtime;
 
+/* A pool of workers; the header of that name says more. */
+typedef struct hd_dispatcher hd_dispatcher;
+
 /* A fiber's function, and the one hd_run() takes. */
 typedef int hd_fn(void *arg);
 
@@ -37,8 +40,12 @@ typedef enum hd_world {
 } hd_world;
 
 typedef enum hd_policy {
-    HD_POLICY_FAIR,  /* FIFO ring of 256, thieves take half */
-    HD_POLICY_LOCAL, /* LIFO deque, thieves take the oldest, one at a time */
+    HD_POLICY_FAIR,     /* FIFO ring of 256, thieves take half */
+    HD_POLICY_LOCAL,    /* LIFO deque, thieves take the oldest, one at a time */
+    HD_POLICY_ORDERED,  /* one FIFO for all workers: tasks begin in the order they became
+                         * ready, in every world */
+    HD_POLICY_PRIORITY, /* the same with a FIFO for each priority: the highest goes first,
+                         * but none waits for ever (hd_priority) */
 } hd_policy;
 
 typedef enum hd_sim_order {
@@ -52,6 +59,16 @@ typedef enum hd_guard {
     HD_GUARD_MPROTECT, /* about 32,000 stacks under the default vm.max_map_count */
     HD_GUARD_CANARY,   /* found at the next switch, not at the fault */
 } hd_guard;
+
+/* What happens when no task can ever run again: none is ready, and no timer, no I/O and no
+ * other thread of the process can make one so. Sim tells exactly; live only while every
+ * thread of the process is a worker of this runtime or waits in a call to it. */
+typedef enum hd_deadlock {
+    HD_DEADLOCK_AUTO,   /* hd_run(): report; hd_runtime_create(): sim says -EDEADLK to who
+                         * waits, live waits on */
+    HD_DEADLOCK_REPORT, /* write to stderr what every task waits on, and cancel them all */
+    HD_DEADLOCK_WAIT,   /* live waits on: for programs woken by a signal or from outside */
+} hd_deadlock;
 
 /* Every field left 0 takes its default. */
 typedef struct hd_options {
@@ -79,6 +96,7 @@ typedef struct hd_options {
     unsigned steal_scan_max;        /* victims probed in one search; default 4 */
     unsigned spin_rounds;           /* search rounds before a worker parks; default 16,
                                      * 1 with more workers than CPUs */
+    hd_deadlock deadlock;
 } hd_options;
 
 #ifdef __cplusplus
@@ -97,8 +115,8 @@ typedef struct hd_options {
  * returns are cancelled.
  * Context: thread.  Switches: no.  Allocates: yes.
  * Returns: what `fn` returned; -ENOMEM, -EAGAIN if a thread cannot be started, -EINVAL
- * for options that make no sense (hd_options_error() says which), -EDEADLK in sim if
- * `fn` can never end. */
+ * for options that make no sense (hd_options_error() says which), -EDEADLK after a report
+ * on stderr if no task could ever run again (hd_deadlock). */
 #define hd_run(fn, arg, options) hd_run_at((fn), (arg), (options), HD_SITE)
 HD_API int hd_run_at(hd_fn *fn, void *arg, const hd_options *options, const hd_site *site);
 
@@ -135,8 +153,9 @@ HD_API void hd_runtime_destroy(hd_runtime *runtime);
  * Context: any.  Switches: no.  Allocates: no. */
 HD_API hd_runtime *hd_runtime_self(void);
 
-/* Nanoseconds on the runtime's clock: monotonic in live, virtual in sim. With NULL,
- * the calling task's runtime, or the live clock outside any.
+/* Nanoseconds on the runtime's clock: monotonic in live, virtual in sim. With NULL, the
+ * calling task's runtime; on a plain thread the simulated runtime created last, which is the
+ * one it drives when it waits, or the live clock if there is none.
  * Context: any.  Switches: no.  Allocates: no. */
 HD_API int64_t hd_now(hd_runtime *runtime);
 
@@ -155,10 +174,11 @@ HD_API uint64_t hd_runtime_seed(const hd_runtime *runtime);
  * Context: any.  Switches: no.  Allocates: no. */
 HD_API uint64_t hd_runtime_digest(hd_runtime *runtime);
 
-/* Counters since the runtime was created, summed over its workers. Each is exact
+/* Counters since the runtime was created, summed over the workers of all dispatchers. Each is exact
  * once the runtime is quiet; a running one is read without stopping it. */
 typedef struct hd_stats {
-    unsigned workers;
+    unsigned workers;        /* of all dispatchers, as of now */
+    unsigned dispatchers;    /* as of now */
     uint64_t submitted;      /* tasks spawned */
     uint64_t completed;      /* tasks ended */
     uint64_t polls;          /* times a task was run */
@@ -180,7 +200,7 @@ typedef struct hd_stats {
 /* Context: any.  Switches: no.  Allocates: no. */
 HD_API void hd_runtime_stats(hd_runtime *runtime, hd_stats *stats);
 
-/* Write counters, workers and live tasks as text, for people.
+/* Write counters, dispatchers, workers and live tasks as text, for people.
  * Context: any.  Switches: no.  Allocates: no (but stdio may). */
 HD_API void hd_runtime_dump(hd_runtime *runtime, FILE *out);
 

@@ -35,16 +35,35 @@ typedef hd_poll hd_poll_fn(void *state, int *result);
  * dropped at shutdown. */
 typedef void hd_drop_fn(void *state);
 
+/* Flags of hd_spawn_options. */
 #define HD_SAVE_FP 1u /* the fiber keeps its own rounding mode and FP traps */
+#define HD_PINNED  2u /* the task runs on one and the same worker thread, always: for code
+                       * that needs thread-local storage, or a library bound to a thread.
+                       * It cannot be stolen, so it waits while that worker is busy */
+
+/* Which of the ready tasks of a dispatcher with HD_POLICY_PRIORITY goes first; others pay
+ * no heed. Of tasks that are ready all the time at least one in 65 is HD_PRIORITY_LOW, one
+ * in 18 HD_PRIORITY_NORMAL and one in 7 HD_PRIORITY_HIGH: the task at place k (from 0)
+ * among the ready ones of its priority runs within 65 * (k + 1), 18 * (k + 1) or
+ * 7 * (k + 1) task switches of the dispatcher. */
+typedef enum hd_priority {
+    HD_PRIORITY_NORMAL,
+    HD_PRIORITY_LOW,
+    HD_PRIORITY_HIGH,
+    HD_PRIORITY_URGENT,
+} hd_priority;
 
 typedef struct hd_spawn_options {
     size_t size;
     hd_runtime *runtime;  /* default: the caller's; required on a plain thread */
     const char *name;     /* copied, at most 31 bytes */
     size_t stack_bytes;   /* fibers; default: the runtime's */
-    unsigned flags;       /* fibers; HD_SAVE_FP */
+    unsigned flags;       /* HD_SAVE_FP (fibers), HD_PINNED */
     hd_drop_fn *drop;     /* stackless tasks */
     const hd_site *site;  /* default: where the macro stands */
+    hd_dispatcher *dispatcher; /* default: the one the caller runs on; on a plain thread the
+                                * runtime's default one */
+    hd_priority priority;
 } hd_spawn_options;
 
 #ifdef __cplusplus
@@ -61,8 +80,9 @@ typedef struct hd_spawn_options {
 /* Spawn a fiber that runs fn(arg). With handle NULL it is detached from the start. Its
  * stack is taken at its first run; if there is no memory then, it ends with -ENOMEM.
  * Context: any.  Switches: no.  Allocates: yes, cached.
- * Returns: 0, -ENOMEM, -ESHUTDOWN, -EINVAL (no runtime, or a stack size outside
- * 16 KiB to 1 GiB). */
+ * Returns: 0, -ENOMEM, -ESHUTDOWN, -EINVAL (no runtime, a stack size outside 16 KiB to
+ * 1 GiB, a dispatcher that is not of the runtime named beside it, an unknown priority, or
+ * HD_PINNED where threads come and go: hd_dispatcher_io(), hd_dispatcher_unconfined()). */
 #define hd_spawn(handle, fn, arg) hd_spawn_at((handle), (fn), (arg), NULL, HD_SITE)
 #define hd_spawn_with(handle, fn, arg, options)                                          \
     hd_spawn_at((handle), (fn), (arg), (options), HD_SITE)
@@ -72,7 +92,7 @@ HD_API int hd_spawn_at(hd_task **handle, hd_fn *fn, void *arg,
 /* Spawn a stackless task. `state_bytes` bytes are copied from `state` into the task
  * (zeroed if `state` is NULL), aligned to 16.
  * Context: any.  Switches: no.  Allocates: yes, cached.
- * Returns: 0, -ENOMEM, -ESHUTDOWN, -EINVAL (no runtime, or over 1 MiB of state). */
+ * Returns: 0, -ENOMEM, -ESHUTDOWN, -EINVAL (as hd_spawn(), or over 1 MiB of state). */
 #define hd_spawn_poll(handle, poll, state, state_bytes)                                  \
     hd_spawn_poll_at((handle), (poll), (state), (state_bytes), NULL, HD_SITE)
 #define hd_spawn_poll_with(handle, poll, state, state_bytes, options)                    \
@@ -91,10 +111,11 @@ HD_API int hd_spawn_poll_at(hd_task **handle, hd_poll_fn *poll, const void *stat
  * itself, or sim with nothing left to run), -EINVAL from a stackless task. */
 HD_API HD_MUST_USE int hd_join(hd_task *handle, int *result);
 
-/* The same, until a deadline on a plain thread.
- * Context: thread.  Switches: no.  Allocates: no.
- * Returns: as hd_join(), and -ETIMEDOUT with the handle still the caller's; -EINVAL
- * from inside a runtime. */
+/* The same, until a deadline.
+ * Context: fiber or thread.  Switches: yes.  Allocates: no.
+ * Cancel: the handle stays with the caller.
+ * Returns: as hd_join(), and with the handle still the caller's: -ETIMEDOUT, -EAGAIN with
+ * HD_NOW. */
 HD_API HD_MUST_USE int hd_join_until(hd_task *handle, int *result, int64_t deadline);
 
 /* Like hd_join() without waiting.

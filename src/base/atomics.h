@@ -117,6 +117,16 @@
 #define hdi_load_stat(p)     atomic_load_explicit((p), memory_order_relaxed)
 #define hdi_store_stat(p, v) atomic_store_explicit((p), (v), memory_order_relaxed)
 
+/* Next to a plain access to what threads hand to each other: the explorer checks that the
+ * hand-over is ordered, and that the memory is still there. */
+#if HDI_MODEL
+#define hdi_plain_read(p)  hdi_model_plain((p), false, __FILE__, __LINE__)
+#define hdi_plain_write(p) hdi_model_plain((p), true, __FILE__, __LINE__)
+#else
+#define hdi_plain_read(p)  ((void)0)
+#define hdi_plain_write(p) ((void)0)
+#endif
+
 /* In a loop that waits for another thread. */
 static inline void hdi_cpu_relax(void)
 {

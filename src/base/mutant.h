@@ -34,6 +34,33 @@
     X(join_touch_late, "the completer wakes a joiner after giving up its reference")     \
     X(inject_len_late, "the injection queue publishes its length after it unlocks")       \
     X(inject_batch_silent, "a busy worker moves injected tasks to its queue and tells nobody") \
+    X(keeper_publish_silent, "an earlier deadline does not wake the one who watches the time") \
+    X(keeper_stale_watch, "who watched the time leaves its deadline behind")              \
+    X(keeper_park_silent, "a worker that parks does not tell the keeper of its timers")   \
+    X(timer_fire_unlocked, "a timer fires outside the wheel's lock: who stops it does not wait") \
+    X(word_idle_undecided, "a fiber goes to sleep although its wait was decided")         \
+    X(waiter_touch_late, "a completer looks at the waiter once more after it decided")    \
+    X(waiter_blind_decide, "a wait is decided by a test and a store")                     \
+    X(waiter_half_filled, "the owner does not wait until its item was filled in")         \
+    X(waiter_blind_sleep, "a thread says that it sleeps by a store")                      \
+    X(waiter_no_guest, "another runtime's task is woken by somebody who is no guest there") \
+    X(waiter_cancel_wins, "a cancel ends a wait that a completer had ended")              \
+    X(joined_not_gone, "who leaves a join does not wait for the completer to go")         \
+    X(select_piecemeal, "a select attempts and queues its cases one lock at a time")      \
+    X(mutex_plain_unlock, "unlocking is a load and a store: a waiter's flag is lost")    \
+    X(mutex_woken_kept, "a woken waiter that sleeps again leaves WOKEN set")             \
+    X(mutex_fini_blind, "a mutex ends while the unlock that let its last user in is at work") \
+    X(rwlock_last_relaxed, "the last reader lets a writer in without seeing the others leave") \
+    X(group_wait_blind, "a waiter returns while the last one done is at work")           \
+    X(sem_flag_late, "a waiter for permits queues without setting its flag by CAS")      \
+    X(cond_count_ignored, "a signal between unlock and queue is not seen")               \
+    X(barrier_cancel_wins, "a party that met the others reports its cancel")             \
+    X(notify_merged_silently, "a notification that changes nothing orders nothing")      \
+    X(move_early_publish, "a fiber that moves is queued elsewhere before its context is saved") \
+    X(pool_leave_blind, "a thread leaves its pool without looking at the queue once more") \
+    X(chan_no_refill, "a receive makes room and lets no waiting sender in")               \
+    X(chan_read_late, "a receive reads a waiting sender's item after it has let it go")  \
+    X(oneshot_leaves_early, "a receiver takes its oneshot away while the sender is in it") \
     X(guest_ignored, "a runtime goes while another thread still wakes a task of it")
 
 #if HDI_MODEL

@@ -55,6 +55,7 @@ static inline uint32_t hdi_prng_below(struct hdi_prng *prng, uint32_t n)
 enum hdi_purpose {
     HDI_PURPOSE_SIM_ORDER = 1,
     HDI_PURPOSE_STEAL = 2,
+    HDI_PURPOSE_SELECT = 3,
 };
 
 static inline uint64_t hdi_stream_draw(uint64_t seed, enum hdi_purpose purpose, uint64_t key,

@@ -12,38 +12,21 @@ static uint64_t read_counter(_Atomic(uint64_t) *counter)
     return hdi_load_relaxed(counter); /* Each is a number of its own. */
 }
 
-static void add_worker(hd_stats *stats, struct hdi_worker *worker)
-{
-    struct hdi_counters *c = &worker->counters;
-    stats->submitted += read_counter(&c->submitted);
-    stats->polls += read_counter(&c->polls);
-    stats->steal_attempts += read_counter(&c->steal_attempts);
-    stats->steals += read_counter(&c->steals);
-    stats->stolen += read_counter(&c->stolen);
-    stats->lifo_hits += read_counter(&c->lifo_hits);
-    stats->overflows += read_counter(&c->overflows);
-    stats->parks += read_counter(&c->parks);
-    stats->unparks += read_counter(&c->unparks);
-    stats->searches += read_counter(&c->searches);
-    const uint64_t avg = read_counter(&c->run_ns_avg), max = read_counter(&c->run_ns_max);
-    stats->run_ns_avg += avg / stats->workers;
-    if (max > stats->run_ns_max) stats->run_ns_max = max;
-    const unsigned interval = (unsigned)read_counter(&c->inject_interval);
-    if (stats->inject_interval == 0 || interval < stats->inject_interval) {
-        stats->inject_interval = interval;
-    }
-}
-
 void hd_runtime_stats(hd_runtime *runtime, hd_stats *out)
 {
-    hd_stats stats = {.workers = runtime->worker_count};
-    stats.alive = hdi_runtime_alive(runtime);
+    const uint64_t alive = hdi_runtime_alive(runtime);
+    hdi_mutex_lock(&runtime->list);
+    hd_stats stats = runtime->retired;
+    stats.alive = alive;
     stats.submitted = read_counter(&runtime->foreign_submitted);
-    for (unsigned i = 0; i < runtime->worker_count; i++) add_worker(&stats, &runtime->workers[i]);
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
+        stats.workers += hd_dispatcher_workers(d);
+    }
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
+        hdi_dispatcher_add_stats(d, &stats);
+    }
+    hdi_mutex_unlock(&runtime->list);
     stats.completed = stats.submitted - stats.alive;
-    hdi_mutex_lock(&runtime->inject.lock);
-    stats.injected = runtime->inject.total;
-    hdi_mutex_unlock(&runtime->inject.lock);
     *out = stats;
 }
 
@@ -51,9 +34,13 @@ uint64_t hd_runtime_digest(hd_runtime *runtime)
 {
     if (runtime->world->kind == HD_WORLD_SIM) return hdi_mix64(runtime->sim.digest);
     uint64_t sum = 0; /* commutative: workers have no common order */
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
-        sum += hdi_mix64(read_counter(&runtime->workers[i].own_digest) + i);
+    hdi_mutex_lock(&runtime->list);
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
+        for (unsigned i = 0; i < d->worker_count; i++) {
+            sum += hdi_mix64(read_counter(&d->workers[i].own_digest) + i);
+        }
     }
+    hdi_mutex_unlock(&runtime->list);
     return sum;
 }
 
@@ -112,6 +99,34 @@ static void dump_worker(FILE *out, struct hdi_worker *worker)
             read_counter(&c->overflows));
 }
 
+static const char *policy_name(hd_policy policy)
+{
+    switch (policy) {
+    case HD_POLICY_FAIR: return "fair";
+    case HD_POLICY_LOCAL: return "local";
+    case HD_POLICY_ORDERED: return "ordered";
+    case HD_POLICY_PRIORITY: return "priority";
+    }
+    return "?";
+}
+
+/* Workers that never had a thread say nothing. */
+static void dump_dispatcher(FILE *out, struct hd_dispatcher *dispatcher)
+{
+    fprintf(out, "  dispatcher \"%s\"  %s  workers %u%s  injected tasks waiting %u\n",
+            dispatcher->name, policy_name(dispatcher->policy), hd_dispatcher_workers(dispatcher),
+            hdi_load_acquire(&dispatcher->closing) ? "  closing" : "",
+            hdi_inject_length(&dispatcher->inject));
+    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+        struct hdi_worker *worker = &dispatcher->workers[i];
+        if (dispatcher->elastic && read_counter(&worker->counters.parks) == 0 &&
+            read_counter(&worker->counters.polls) == 0) {
+            continue;
+        }
+        dump_worker(out, worker);
+    }
+}
+
 void hd_runtime_dump(hd_runtime *runtime, FILE *out)
 {
     hd_stats stats;
@@ -123,12 +138,13 @@ void hd_runtime_dump(hd_runtime *runtime, FILE *out)
     }
     fprintf(out,
             "  tasks alive %" PRIu64 "  submitted %" PRIu64 "  completed %" PRIu64
-            "  injected %" PRIu64 " (waiting %u)\n"
+            "  injected %" PRIu64 "\n"
             "  run average %" PRIu64 " ns  longest %" PRIu64 " ns  injection interval %u\n",
-            stats.alive, stats.submitted, stats.completed, stats.injected,
-            hdi_inject_length(&runtime->inject), stats.run_ns_avg, stats.run_ns_max,
-            stats.inject_interval);
-    for (unsigned i = 0; i < runtime->worker_count; i++) dump_worker(out, &runtime->workers[i]);
+            stats.alive, stats.submitted, stats.completed, stats.injected, stats.run_ns_avg,
+            stats.run_ns_max, stats.inject_interval);
+    hdi_mutex_lock(&runtime->list);
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) dump_dispatcher(out, d);
+    hdi_mutex_unlock(&runtime->list);
     struct dump dump = {out, 0};
     hdi_runtime_for_each_task(runtime, dump_task, &dump);
     if (dump.shown > DUMP_TASKS_MAX) {

@@ -3,10 +3,14 @@
 
 #include <time.h>
 
+#if HDI_MODEL
+#include "base/model_hooks.h"
+#endif
+
 int64_t hdi_clock_now(void)
 {
 #if HDI_MODEL
-    return 0; /* Models have no time; the explorer decides when a timeout passes. */
+    return hdi_model_now();
 #else
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

@@ -12,7 +12,7 @@
 #if HDI_MODEL
 int hdi_futex_wait(_Atomic(uint32_t) *word, uint32_t expected, int64_t deadline_ns)
 {
-    return hdi_model_futex_wait(word, expected, deadline_ns != INT64_MAX);
+    return hdi_model_futex_wait(word, expected, deadline_ns);
 }
 
 int hdi_futex_wake(_Atomic(uint32_t) *word, int count)

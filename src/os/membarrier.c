@@ -44,10 +44,3 @@ bool hdi_barrier_heavy(void)
     return err == 0;
 #endif
 }
-
-void hdi_barrier_full(void)
-{
-    /* An exchange on a private word orders like a fence and ThreadSanitizer sees it. */
-    _Atomic(uint32_t) word = 0;
-    (void)hdi_exchange_seq_cst(&word, 1);
-}

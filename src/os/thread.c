@@ -3,8 +3,12 @@
 #include "os/thread.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #if HDI_MODEL
 int hdi_thread_start(struct hdi_thread *thread, void (*entry)(void *), void *arg,
@@ -18,6 +22,12 @@ int hdi_thread_start(struct hdi_thread *thread, void (*entry)(void *), void *arg
 void hdi_thread_join(struct hdi_thread *thread)
 {
     hdi_model_thread_join(thread->model);
+}
+
+int hdi_thread_pin(struct hdi_thread *thread, unsigned cpu)
+{
+    (void)thread, (void)cpu;
+    return 0;
 }
 
 void hdi_thread_yield(void)
@@ -81,6 +91,15 @@ void hdi_thread_join(struct hdi_thread *thread)
     pthread_join(thread->id, NULL);
 }
 
+int hdi_thread_pin(struct hdi_thread *thread, unsigned cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (cpu >= CPU_SETSIZE) return -EINVAL;
+    CPU_SET(cpu, &set);
+    return pthread_setaffinity_np(thread->id, sizeof(set), &set) == 0 ? 0 : -EINVAL;
+}
+
 void hdi_thread_yield(void)
 {
     sched_yield();
@@ -93,4 +112,23 @@ unsigned hdi_cpu_count(void)
     if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
     const int n = CPU_COUNT(&set);
     return n > 0 ? (unsigned)n : 1;
+}
+
+unsigned hdi_thread_count(void)
+{
+    char stat[1024];
+    const int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    const ssize_t bytes = read(fd, stat, sizeof(stat) - 1);
+    close(fd);
+    if (bytes <= 0) return 0;
+    stat[bytes] = '\0';
+    /* The name, in parentheses, may hold anything; 17 fields later comes the count. */
+    const char *at = strrchr(stat, ')');
+    unsigned threads = 0;
+    if (!at || sscanf(at + 1, " %*c%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s%*s %u",
+                      &threads) != 1) {
+        return 0;
+    }
+    return threads;
 }

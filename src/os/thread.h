@@ -29,11 +29,17 @@ int hdi_thread_start(struct hdi_thread *thread, void (*entry)(void *), void *arg
                      const char *name);
 void hdi_thread_join(struct hdi_thread *thread);
 
+/* Keep it on one CPU. Returns: 0, -EINVAL if this process may not use that one. */
+int hdi_thread_pin(struct hdi_thread *thread, unsigned cpu);
+
 /* Let another OS thread run. */
 void hdi_thread_yield(void);
 
 /* CPUs this process may use, at least 1. */
 unsigned hdi_cpu_count(void);
+
+/* OS threads of this process; 0 if that cannot be told. */
+unsigned hdi_thread_count(void);
 
 extern __thread void *hdi_thread_pointer; /* only for the next function */
 

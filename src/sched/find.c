@@ -6,10 +6,15 @@
 
 /* ---- putting ---- */
 
-static void inject(struct hd_runtime *runtime, struct hd_task *const *tasks, unsigned count)
+static void notify(struct hd_dispatcher *dispatcher)
 {
-    hdi_inject_push(&runtime->inject, tasks, count);
-    runtime->world->notify(runtime);
+    dispatcher->runtime->world->notify(dispatcher);
+}
+
+static void inject(struct hd_dispatcher *dispatcher, struct hd_task *const *tasks, unsigned count)
+{
+    hdi_inject_push(&dispatcher->inject, tasks, count);
+    notify(dispatcher);
 }
 
 /* The local queue is full: half of it and the task go to the injection queue in one
@@ -21,7 +26,7 @@ static __attribute__((noinline)) void overflow(struct hdi_worker *worker, struct
     if (worker->queue.shape == HDI_RUNQ_RING) count = hdi_ring_spill(&worker->queue.ring, batch);
     batch[count++] = task;
     hdi_count(&worker->counters.overflows);
-    inject(worker->exec.runtime, batch, count);
+    inject(worker->dispatcher, batch, count);
 }
 
 void hdi_find_push(struct hdi_worker *worker, struct hd_task *task, bool busy)
@@ -30,43 +35,104 @@ void hdi_find_push(struct hdi_worker *worker, struct hd_task *task, bool busy)
         overflow(worker, task);
     } else if (!worker->alone) {
         if (busy || hdi_load_relaxed(&worker->lifo.task) || hdi_runq_count(&worker->queue) > 1) {
-            worker->exec.runtime->world->notify(worker->exec.runtime);
+            notify(worker->dispatcher);
         }
     }
 }
 
-void hdi_find_inject(struct hd_runtime *runtime, struct hd_task *task)
+__attribute__((noinline)) void hdi_find_inject(struct hd_dispatcher *dispatcher,
+                                               struct hd_task *task)
 {
-    inject(runtime, &task, 1);
+    inject(dispatcher, &task, 1);
 }
 
 /* Once it is queued, the task may run and end, and with it the runtime, before we have
  * notified: hd_runtime_destroy() waits for us. */
-static void inject_as_guest(struct hd_runtime *runtime, struct hd_task *task)
+static void inject_as_guest(struct hd_dispatcher *dispatcher, struct hd_task *task)
 {
+    struct hd_runtime *runtime = dispatcher->runtime;
     hdi_sched_guest_enter(runtime);
-    inject(runtime, &task, 1);
+    hdi_dispatcher_enter(dispatcher); /* POOL-2 */
+    inject(dispatcher, &task, 1);
+    hdi_dispatcher_leave(dispatcher);
     hdi_sched_guest_leave(runtime);
+}
+
+/* Awake, asleep or in between: the parker's token makes it look at its inbox again. */
+void hdi_find_deliver(struct hdi_worker *worker, struct hd_task *task)
+{
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
+    struct hd_runtime *runtime = dispatcher->runtime;
+    hdi_sched_guest_enter(runtime);
+    hdi_dispatcher_enter(dispatcher); /* POOL-2 */
+    hdi_inject_push(&worker->inbox, &task, 1);
+    runtime->world->rouse(worker);
+    hdi_dispatcher_leave(dispatcher);
+    hdi_sched_guest_leave(runtime);
+}
+
+/* An unconfined task goes on where it is woken. It counts as a task of the dispatcher it ran
+ * on last; that one's memory stays, because the wait that just ended may have a timer there. */
+static void submit_unconfined(struct hdi_worker *worker, struct hd_task *task)
+{
+    const bool here = worker && worker->exec.runtime == task->runtime;
+    struct hd_dispatcher *to = here ? worker->dispatcher : &task->runtime->main;
+    struct hd_dispatcher *from = task->visiting;
+    if (from != to) {
+        hdi_dispatcher_arrive(to);
+        task->visiting = to;
+        hdi_store_release(&from->visited, true);
+        hdi_dispatcher_depart(from);
+    }
+    if (here) {
+        hdi_find_submit(worker, task);
+    } else {
+        inject_as_guest(to, task);
+    }
+}
+
+static __attribute__((noinline)) void submit_elsewhere(struct hdi_worker *worker,
+                                                       struct hd_task *task)
+{
+    if (task->unusual & HDI_UNUSUAL_PINNED) {
+        hdi_find_deliver(task->pinned, task);
+    } else if (task->unusual & HDI_UNUSUAL_UNCONFINED) {
+        submit_unconfined(worker, task);
+    } else {
+        inject_as_guest(task->home, task);
+    }
 }
 
 void hdi_find_submit_last(struct hdi_worker *worker, struct hd_task *task)
 {
-    if (hdi_unlikely(worker->queue.shape == HDI_RUNQ_DEQUE)) {
-        hdi_find_inject(worker->exec.runtime, task); /* At the deque's end it would be next. */
+    if (hdi_unlikely(worker->queue.shape >= HDI_RUNQ_DEQUE)) {
+        hdi_find_inject(worker->dispatcher, task); /* At a deque's end it would be next. */
     } else {
         /* If it gave way to a task that is running already, we do not look next. */
         hdi_find_push(worker, task, worker->exec.current || worker->handed);
     }
 }
 
-void hdi_sched_submit(struct hd_task *task)
+HDI_ALWAYS_INLINE void submit(struct hd_task *task)
 {
     struct hdi_worker *worker = hdi_worker_self();
-    if (hdi_likely(worker && worker->exec.runtime == task->runtime)) {
+    if (hdi_likely(worker && worker->dispatcher == task->home)) {
         hdi_find_submit(worker, task);
     } else {
-        inject_as_guest(task->runtime, task);
+        submit_elsewhere(worker, task);
     }
+}
+
+void hdi_sched_submit(struct hd_task *task)
+{
+    submit(task);
+}
+
+int hdi_sched_resume(struct hd_task *task)
+{
+    task->resumes = true; /* It is RUNNING already (task/state.h). */
+    submit(task);
+    return 0;
 }
 
 /* ---- finding ---- */
@@ -74,47 +140,58 @@ void hdi_sched_submit(struct hd_task *task)
 /* Move a fair share of the injection queue to the local queue and return the first. */
 static struct hd_task *take_injected(struct hdi_worker *worker, bool busy)
 {
-    struct hd_runtime *runtime = worker->exec.runtime;
-    const uint32_t length = hdi_inject_length(&runtime->inject);
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
+    const uint32_t length = hdi_inject_length(&dispatcher->inject);
     if (length == 0) return NULL;
     if (worker->queue.shape == HDI_RUNQ_BAG) {
         (void)hdi_bag_reserve(&worker->queue.bag, hdi_bag_count(&worker->queue.bag) + length);
     }
-    unsigned share = hdi_inject_share(length, runtime->worker_count, busy);
+    unsigned share = hdi_inject_share(length, dispatcher->worker_count, busy);
     const unsigned room = hdi_runq_room(&worker->queue);
     if (share > room + 1) share = room + 1;
     struct hd_task *batch[HDI_INJECT_BATCH_MAX];
-    const unsigned count = hdi_inject_pop(&runtime->inject, batch, share);
+    const unsigned count = hdi_inject_pop(&dispatcher->inject, batch, share);
     for (unsigned i = 1; i < count; i++) {
         /* A thief still copying can hold slots that looked free. */
         if (!hdi_runq_push(&worker->queue, batch[i])) {
-            inject(runtime, &batch[i], count - i);
+            inject(dispatcher, &batch[i], count - i);
             break;
         }
     }
     /* While they were in neither queue a worker may have looked and gone to sleep. A
      * searcher tells the next one when it ends its search. */
     const bool silent = worker->searching || HDI_MUTANT(inject_batch_silent);
-    if (count > 1 && !silent) runtime->world->notify(runtime);
+    if (count > 1 && !silent) notify(dispatcher);
     return count > 0 ? batch[0] : NULL;
 }
 
-void hdi_find_gather(struct hdi_worker *worker)
+static void gather(struct hdi_bag *bag, struct hdi_inject *injected)
 {
-    struct hd_runtime *runtime = worker->exec.runtime;
-    struct hdi_bag *bag = &worker->queue.bag;
-    const uint32_t length = hdi_inject_length(&runtime->inject);
-    if (worker->queue.shape != HDI_RUNQ_BAG || length == 0) return;
+    const uint32_t length = hdi_inject_length(injected);
+    if (length == 0) return;
     /* If memory is short, as many as fit. */
     (void)hdi_bag_reserve(bag, hdi_bag_count(bag) + length);
     for (;;) {
         struct hd_task *batch[HDI_INJECT_BATCH_MAX];
         const size_t room = bag->capacity - hdi_bag_count(bag);
         const unsigned most = room < HDI_INJECT_BATCH_MAX ? (unsigned)room : HDI_INJECT_BATCH_MAX;
-        const unsigned count = hdi_inject_pop(&runtime->inject, batch, most);
+        const unsigned count = hdi_inject_pop(injected, batch, most);
         for (unsigned i = 0; i < count; i++) HD_CHECK(hdi_bag_push(bag, batch[i]));
         if (count == 0) return;
     }
+}
+
+void hdi_find_gather(struct hdi_worker *worker)
+{
+    if (worker->queue.shape != HDI_RUNQ_BAG) return;
+    gather(&worker->queue.bag, &worker->dispatcher->inject);
+    gather(&worker->queue.bag, &worker->inbox); /* Nobody steals: it is the only worker. */
+}
+
+static struct hd_task *take_delivered(struct hdi_worker *worker)
+{
+    struct hd_task *task;
+    return hdi_inject_pop(&worker->inbox, &task, 1) == 1 ? task : NULL;
 }
 
 /* Step 1: what a busy worker would otherwise never come to. Injected tasks and a deque's
@@ -122,8 +199,12 @@ void hdi_find_gather(struct hdi_worker *worker)
 static struct hd_task *take_overdue(struct hdi_worker *worker)
 {
     worker->tick = 0;
+    hdi_keeper_stand_in(worker);
+    worker->inbox_turn = !worker->inbox_turn;
+    struct hd_task *task = worker->inbox_turn ? take_delivered(worker) : NULL;
+    if (task) return task;
     worker->oldest_turn = !worker->oldest_turn;
-    struct hd_task *task = worker->oldest_turn ? hdi_runq_pop_oldest(&worker->queue) : NULL;
+    if (worker->oldest_turn) task = hdi_runq_pop_oldest(&worker->queue);
     if (!task) task = take_injected(worker, true);
     return task ? task : hdi_runq_pop_oldest(&worker->queue);
 }
@@ -137,24 +218,25 @@ struct hd_task *hdi_find_queued(struct hdi_worker *worker)
 
 struct hd_task *hdi_find_lifo_next(struct hdi_worker *worker)
 {
-    if (worker->tick + 1 >= worker->interval) return NULL;
     if (worker->lifo_run >= worker->lifo_cap) {
         if (hdi_runq_count(&worker->queue) > 0) return NULL;
         worker->lifo_run = 0;
     }
     struct hd_task *task = hdi_find_lifo(worker);
-    if (task) {
-        worker->lifo_run++;
-        worker->tick++;
-    }
+    if (task) worker->lifo_run++;
     return task;
 }
 
 struct hd_task *hdi_find_local(struct hdi_worker *worker)
 {
     struct hd_task *task = NULL;
+    if (hdi_unlikely(--worker->clock_left == 0)) {
+        worker->clock_left = worker->clock_runs;
+        hdi_keeper_poll(worker);
+    }
     if (hdi_unlikely(++worker->tick >= worker->interval)) task = take_overdue(worker);
     if (!task) task = hdi_find_own(worker);
+    if (!task) task = take_delivered(worker);
     if (!task) task = take_injected(worker, false);
     return task;
 }
@@ -185,24 +267,25 @@ static struct hd_task *steal_from(struct hdi_worker *worker, struct hdi_worker *
 
 struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, bool last)
 {
-    struct hd_runtime *runtime = worker->exec.runtime;
-    const unsigned count = runtime->worker_count;
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
+    const unsigned count = dispatcher->worker_count;
     unsigned scans = count - 1 < scan_max ? count - 1 : scan_max;
+    if (worker->queue.shape == HDI_RUNQ_NONE) scans = 0; /* All is in the injection queue. */
     unsigned victim = hdi_prng_below(&worker->prng, count);
     for (; scans > 0; victim = victim + 1 < count ? victim + 1 : 0) {
         if (victim == worker->index) continue;
-        struct hd_task *task = steal_from(worker, &runtime->workers[victim], last);
+        struct hd_task *task = steal_from(worker, &dispatcher->workers[victim], last);
         if (task) return task;
         scans--;
     }
     return take_injected(worker, false);
 }
 
-bool hdi_find_visible(struct hd_runtime *runtime)
+bool hdi_find_visible(struct hd_dispatcher *dispatcher)
 {
-    if (hdi_inject_length(&runtime->inject) > 0) return true;
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
-        if (hdi_runq_count(&runtime->workers[i].queue) > 0) return true;
+    if (hdi_inject_length(&dispatcher->inject) > 0) return true;
+    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+        if (hdi_runq_count(&dispatcher->workers[i].queue) > 0) return true;
     }
     return false;
 }

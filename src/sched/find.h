@@ -7,7 +7,7 @@
 #define HDI_SCHED_FIND_H
 
 #include "base/check.h"
-#include "sched/worker.h"
+#include "sched/dispatcher.h"
 
 /* ---- putting ---- */
 
@@ -17,13 +17,13 @@
 void hdi_find_push(struct hdi_worker *worker, struct hd_task *task, bool busy);
 
 /* Append a task to the injection queue, and wake a worker. Context: any. */
-void hdi_find_inject(struct hd_runtime *runtime, struct hd_task *task);
+void hdi_find_inject(struct hd_dispatcher *dispatcher, struct hd_task *task);
 
 /* Put a runnable task where this worker finds it next, or another if it is busy. */
 HDI_ALWAYS_INLINE void hdi_find_submit(struct hdi_worker *worker, struct hd_task *task)
 {
-    if (hdi_unlikely(worker->parking)) {
-        hdi_find_inject(worker->exec.runtime, task);
+    if (hdi_unlikely(worker->injects)) {
+        hdi_find_inject(worker->dispatcher, task);
         return;
     }
     if (hdi_likely(worker->queue.shape == HDI_RUNQ_RING)) {
@@ -34,7 +34,10 @@ HDI_ALWAYS_INLINE void hdi_find_submit(struct hdi_worker *worker, struct hd_task
     hdi_find_push(worker, task, false);
 }
 
-/* The same for a task that gave way: behind all others. */
+/* Put a task where only that worker finds it, and wake it up. Context: any. */
+void hdi_find_deliver(struct hdi_worker *worker, struct hd_task *task);
+
+/* hdi_find_submit() for a task that gave way: behind all others. */
 void hdi_find_submit_last(struct hdi_worker *worker, struct hd_task *task);
 
 /* ---- finding ---- */
@@ -62,16 +65,6 @@ HDI_ALWAYS_INLINE struct hd_task *hdi_find_own(struct hdi_worker *worker)
     return hdi_find_queued(worker);
 }
 
-/* Steps 2 to 4, on the stack of a fiber that leaves. Returns NULL also when the loop
- * should have a say. */
-HDI_ALWAYS_INLINE struct hd_task *hdi_find_quick(struct hdi_worker *worker)
-{
-    if (worker->tick + 1 >= worker->interval) return NULL;
-    struct hd_task *task = hdi_find_own(worker);
-    if (task) worker->tick++;
-    return task;
-}
-
 /* Step 2 alone: take what is in the LIFO slot, if that is what the worker would do next.
  * Returns NULL if not. */
 struct hd_task *hdi_find_lifo_next(struct hdi_worker *worker);
@@ -88,6 +81,6 @@ void hdi_find_gather(struct hdi_worker *worker);
 struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, bool last);
 
 /* Whether any queue that can be stolen from has a task: the second look. */
-bool hdi_find_visible(struct hd_runtime *runtime);
+bool hdi_find_visible(struct hd_dispatcher *dispatcher);
 
 #endif

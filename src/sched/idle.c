@@ -76,6 +76,12 @@ bool hdi_idle_try_search(struct hdi_idle *idle)
     return true;
 }
 
+bool hdi_idle_try_add(struct hdi_idle *idle)
+{
+    uint64_t counts = counts_read(idle); /* N */
+    return counts == 0 && hdi_cas_acq_rel(&idle->counts, &counts, SEARCHING_ONE); /* N */
+}
+
 bool hdi_idle_end_search(struct hdi_idle *idle)
 {
     const uint64_t was = counts_add(idle, -SEARCHING_ONE); /* N */

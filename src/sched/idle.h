@@ -69,6 +69,10 @@ __attribute__((warn_unused_result)) bool hdi_idle_try_search(struct hdi_idle *id
  * at all queues and notify if one has tasks. */
 __attribute__((warn_unused_result)) bool hdi_idle_end_search(struct hdi_idle *idle);
 
+/* Context: any, after it put a task into a stealable queue. If no worker is searching or
+ * parked, count one more as searching, which the caller then starts. */
+__attribute__((warn_unused_result)) bool hdi_idle_try_add(struct hdi_idle *idle);
+
 /* Steps 1 and 2 of the worker. Returns whether every worker is parked now. */
 bool hdi_idle_park(struct hdi_idle *idle, unsigned worker, bool searching);
 

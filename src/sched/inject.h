@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * inject: the runtime's common queue, for tasks from foreign threads and overflows.
+ * inject: a dispatcher's common queue, for tasks from foreign threads and overflows; also a
+ * worker's inbox, for tasks that only it may run.
  *
  * Any thread pushes and pops, under a lock; batches take it once. The length is kept
  * beside the list so that an empty queue is seen without the lock.
  *
  * Ownership  a task on the list is the queue's, linked through its own `next`: a push
  *            cannot fail.
+ * Order      first in, first out; under HD_POLICY_PRIORITY as sched/levels.h says.
  *
  *   INJECT-1  `length` is the number of tasks on the list, whenever the lock is free.
  *
@@ -21,6 +23,7 @@
 #include "os/mutex.h"
 
 struct hd_task;
+struct hdi_levels;
 
 /* Fair-share batches: len / workers, between these. */
 enum {
@@ -33,6 +36,7 @@ struct hdi_inject {
     alignas(HDI_CACHE_LINE) struct hdi_mutex lock;
     struct hd_task *first;      /* lock */
     struct hd_task *last;       /* lock */
+    struct hdi_levels *levels;  /* constant; instead of the list, if not NULL; lock */
     uint64_t total;             /* lock: tasks ever pushed */
     _Atomic(uint32_t) length;   /* written under the lock, read by all */
 };

@@ -20,41 +20,78 @@ static uint64_t live_entropy(struct hd_runtime *runtime)
     return hdi_entropy();
 }
 
-static void stop_first(struct hd_runtime *runtime, unsigned count)
+static void live_rouse(struct hdi_worker *worker)
 {
-    hdi_store_release(&runtime->stopping, true);
-    for (unsigned i = 0; i < count; i++) hdi_parker_unpark(&runtime->workers[i].parker);
-    for (unsigned i = 0; i < count; i++) hdi_thread_join(&runtime->workers[i].thread);
+    hdi_parker_unpark(&worker->parker);
 }
 
-static int live_start(struct hd_runtime *runtime)
+static void live_rouse_all(struct hd_dispatcher *dispatcher)
 {
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
-        char name[24];
-        snprintf(name, sizeof(name), "heddle-%u", i);
-        struct hdi_worker *worker = &runtime->workers[i];
-        const int err = hdi_thread_start(&worker->thread, hdi_worker_main, worker, name);
+    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+        hdi_parker_unpark(&dispatcher->workers[i].parker);
+    }
+}
+
+static void live_stop(struct hd_dispatcher *dispatcher)
+{
+    hdi_store_release(&dispatcher->stopping, true);
+    hdi_mutex_lock(&dispatcher->grow); /* From now on nobody starts threads. */
+    hdi_mutex_unlock(&dispatcher->grow);
+    live_rouse_all(dispatcher);
+    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+        struct hdi_worker *worker = &dispatcher->workers[i];
+        if (worker->started) hdi_thread_join(&worker->thread);
+        worker->started = false;
+    }
+}
+
+int hdi_live_start(struct hdi_worker *worker)
+{
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
+    char name[16]; /* The kernel keeps 15 bytes. */
+    if (dispatcher == &dispatcher->runtime->main) {
+        snprintf(name, sizeof(name), "heddle-%u", worker->index);
+    } else {
+        snprintf(name, sizeof(name), "hd-%.8s-%u", dispatcher->name, worker->index % 256);
+    }
+    /* Counted before it runs: it may leave at once. */
+    hdi_fetch_add_acq_rel(&dispatcher->live, 1);
+    int err = hdi_thread_start(&worker->thread, hdi_worker_main, worker, name);
+    if (err) {
+        hdi_fetch_sub_acq_rel(&dispatcher->live, 1);
+        return err;
+    }
+    worker->started = true;
+    if (dispatcher->cpu_count == 0) return 0;
+    return hdi_thread_pin(&worker->thread, dispatcher->cpus[worker->index % dispatcher->cpu_count]);
+}
+
+static int live_start(struct hd_dispatcher *dispatcher)
+{
+    const unsigned first = dispatcher->elastic ? 1 : dispatcher->worker_count;
+    for (unsigned i = first; i < dispatcher->worker_count; i++) dispatcher->workers[i].gone = true;
+    for (unsigned i = 0; i < first; i++) {
+        const int err = hdi_live_start(&dispatcher->workers[i]);
         if (err) {
-            stop_first(runtime, i);
+            live_stop(dispatcher);
             return err;
         }
     }
     return 0;
 }
 
-static void live_stop(struct hd_runtime *runtime)
-{
-    stop_first(runtime, runtime->worker_count);
-}
-
-static void live_notify(struct hd_runtime *runtime)
+static void live_notify(struct hd_dispatcher *dispatcher)
 {
     /* Relaxed: only spreads the wake-ups. */
-    const unsigned from = hdi_load_relaxed(&runtime->wake_from) % runtime->worker_count;
-    const int claimed = hdi_idle_notify(&runtime->idle, from);
-    if (claimed < 0) return;
-    hdi_store_relaxed(&runtime->wake_from, (uint32_t)claimed + 1);
-    hdi_parker_unpark(&runtime->workers[claimed].parker);
+    const unsigned from = hdi_load_relaxed(&dispatcher->wake_from) % dispatcher->worker_count;
+    const int claimed =
+        hdi_idle_notify(&dispatcher->idle, hdi_keeper_wake_from(&dispatcher->keeper, from));
+    if (claimed < 0) {
+        if (hdi_unlikely(dispatcher->elastic)) hdi_elastic_grow(dispatcher);
+        return;
+    }
+    hdi_store_relaxed(&dispatcher->wake_from, (uint32_t)claimed + 1);
+    hdi_parker_unpark(&dispatcher->workers[claimed].parker);
 }
 
 static int live_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t expected,
@@ -77,6 +114,8 @@ const struct hdi_world hdi_world_live = {
     .start = live_start,
     .stop = live_stop,
     .notify = live_notify,
+    .rouse = live_rouse,
+    .rouse_all = live_rouse_all,
     .wait = live_wait,
     .wake = live_wake,
 };

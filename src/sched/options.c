@@ -74,9 +74,7 @@ static void resolve_scheduling(hd_options *options)
 
 static const char *check(const hd_options *options)
 {
-    if (options->policy != HD_POLICY_FAIR && options->policy != HD_POLICY_LOCAL) {
-        return "policy is neither HD_POLICY_FAIR nor HD_POLICY_LOCAL";
-    }
+    if ((unsigned)options->policy > HD_POLICY_PRIORITY) return "policy is none of HD_POLICY_*";
     if (options->stack_bytes < HDI_STACK_BYTES_MIN) return "stack_bytes is under 16 KiB";
     if (options->stack_bytes > HDI_STACK_BYTES_MAX) return "stack_bytes is over 1 GiB";
     if (options->inject_interval_min < 2) {
@@ -101,6 +99,7 @@ const char *hdi_options_resolve(const hd_options *in, hd_options *out)
     if ((unsigned)out->world > HD_WORLD_SIM) return "world is none of HD_WORLD_*";
     if ((unsigned)out->sim_order > HD_SIM_WORKERS) return "sim_order is none of HD_SIM_*";
     if ((unsigned)out->guard > HD_GUARD_CANARY) return "guard is none of HD_GUARD_*";
+    if ((unsigned)out->deadlock > HD_DEADLOCK_WAIT) return "deadlock is none of HD_DEADLOCK_*";
     const char *wrong = resolve_world(out);
     if (!wrong) wrong = resolve_workers(out);
     if (wrong) return wrong;

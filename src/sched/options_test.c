@@ -124,7 +124,7 @@ TEST(a_refusal_names_the_option)
     EXPECT_REFUSED("world", o->world = (hd_world)-1);
     EXPECT_REFUSED("sim_order", o->sim_order = (hd_sim_order)2);
     EXPECT_REFUSED("guard", o->guard = (hd_guard)4);
-    EXPECT_REFUSED("policy", o->policy = (hd_policy)2);
+    EXPECT_REFUSED("policy", o->policy = (hd_policy)4);
     EXPECT_REFUSED("workers", o->workers = 257);
     EXPECT_REFUSED("workers", o->workers = UINT32_MAX);
     EXPECT_REFUSED("stack_bytes", o->stack_bytes = 1);

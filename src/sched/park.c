@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "sched/park.h"
 
+#include <errno.h>
+
 #include "base/mutant.h"
 
 enum { EMPTY, PARKED, NOTIFIED };
@@ -17,18 +19,27 @@ static bool take_token(struct hdi_parker *parker)
     return hdi_cas_acquire(&parker->state, &seen, EMPTY); /* T */
 }
 
-void hdi_parker_park(struct hdi_parker *parker)
+bool hdi_parker_park_until(struct hdi_parker *parker, int64_t deadline_ns)
 {
     uint32_t seen = EMPTY;
     if (HDI_MUTANT(park_lost_token)) {
         hdi_store_seq_cst(&parker->state, PARKED);
     } else if (!hdi_cas_acquire(&parker->state, &seen, PARKED)) { /* T */
-        (void)take_token(parker);
-        return;
+        return take_token(parker);
     }
-    do {
-        (void)hdi_futex_wait(&parker->state, PARKED, INT64_MAX);
-    } while (!take_token(parker)); /* woken early: sleep on */
+    for (;;) {
+        const int err = hdi_futex_wait(&parker->state, PARKED, deadline_ns);
+        if (take_token(parker)) return true;
+        if (err != -ETIMEDOUT) continue; /* woken early: sleep on */
+        seen = PARKED;
+        if (hdi_cas_acquire(&parker->state, &seen, EMPTY)) return false;
+        return take_token(parker); /* A token came this moment. */
+    }
+}
+
+void hdi_parker_park(struct hdi_parker *parker)
+{
+    (void)hdi_parker_park_until(parker, INT64_MAX);
 }
 
 void hdi_parker_unpark(struct hdi_parker *parker)

@@ -13,6 +13,8 @@
 #ifndef HDI_SCHED_PARK_H
 #define HDI_SCHED_PARK_H
 
+#include <stdbool.h>
+
 #include "os/futex.h"
 
 struct hdi_parker {
@@ -23,6 +25,9 @@ void hdi_parker_init(struct hdi_parker *parker);
 
 /* Context: the owning thread. Returns when unparked; never by itself. */
 void hdi_parker_park(struct hdi_parker *parker);
+
+/* The same, until the deadline at the latest. Returns whether it was unparked. */
+bool hdi_parker_park_until(struct hdi_parker *parker, int64_t deadline_ns);
 
 /* Context: any. */
 void hdi_parker_unpark(struct hdi_parker *parker);

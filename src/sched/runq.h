@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * runq: a worker's local queue, in one of three shapes: ring (fair), deque (local) or
- * bag (the sim world's random order).
+ * runq: a worker's local queue, in one of four shapes: ring (fair), deque (local), bag
+ * (the sim world's random order), or none, where all tasks are in the dispatcher's
+ * common queue, whose order is then the order of all.
  *
  * Owner    one worker; push, pop and spill.
- * Thieves  workers of the same runtime, whose queues have the same shape.
+ * Thieves  workers of the same dispatcher, whose queues have the same shape.
  */
 #ifndef HDI_SCHED_RUNQ_H
 #define HDI_SCHED_RUNQ_H
@@ -16,8 +17,9 @@
 
 enum hdi_runq_shape {
     HDI_RUNQ_RING,
-    HDI_RUNQ_DEQUE,
     HDI_RUNQ_BAG,
+    HDI_RUNQ_DEQUE, /* from here on, what gives way goes to the injection queue */
+    HDI_RUNQ_NONE,
 };
 
 struct hdi_runq {
@@ -36,6 +38,7 @@ static inline void hdi_runq_init(struct hdi_runq *queue, enum hdi_runq_shape sha
     case HDI_RUNQ_RING: hdi_ring_init(&queue->ring); break;
     case HDI_RUNQ_DEQUE: hdi_deque_init(&queue->deque); break;
     case HDI_RUNQ_BAG: hdi_bag_init(&queue->bag); break;
+    case HDI_RUNQ_NONE: break;
     }
 }
 
@@ -51,6 +54,7 @@ static inline bool hdi_runq_push(struct hdi_runq *queue, struct hd_task *task)
     case HDI_RUNQ_RING: return hdi_ring_push(&queue->ring, task);
     case HDI_RUNQ_DEQUE: return hdi_deque_push(&queue->deque, task);
     case HDI_RUNQ_BAG: return hdi_bag_push(&queue->bag, task);
+    case HDI_RUNQ_NONE: return false;
     }
     return false;
 }
@@ -65,6 +69,7 @@ static inline struct hd_task *hdi_runq_pop(struct hdi_runq *queue, struct hdi_pr
         if (hdi_bag_count(&queue->bag) == 0) return NULL;
         return hdi_bag_take(&queue->bag,
                             hdi_prng_below(prng, (uint32_t)hdi_bag_count(&queue->bag)));
+    case HDI_RUNQ_NONE: return NULL;
     }
     return NULL;
 }
@@ -84,7 +89,8 @@ static inline struct hd_task *hdi_runq_steal(struct hdi_runq *victim, struct hdi
     switch (victim->shape) {
     case HDI_RUNQ_RING: return hdi_ring_steal(&victim->ring, &own->ring, moved);
     case HDI_RUNQ_DEQUE: return hdi_deque_steal(&victim->deque);
-    case HDI_RUNQ_BAG: return NULL; /* Only one worker has a bag. */
+    case HDI_RUNQ_BAG: /* Only one worker has a bag. */
+    case HDI_RUNQ_NONE: return NULL;
     }
     return NULL;
 }
@@ -96,6 +102,7 @@ static inline unsigned hdi_runq_count(struct hdi_runq *queue)
     case HDI_RUNQ_RING: return hdi_ring_count(&queue->ring);
     case HDI_RUNQ_DEQUE: return hdi_deque_count(&queue->deque);
     case HDI_RUNQ_BAG: return (unsigned)hdi_bag_count(&queue->bag);
+    case HDI_RUNQ_NONE: return 0;
     }
     return 0;
 }
@@ -107,6 +114,7 @@ static inline unsigned hdi_runq_room(struct hdi_runq *queue)
     case HDI_RUNQ_RING: return HDI_RING_CAP - hdi_ring_count(&queue->ring);
     case HDI_RUNQ_DEQUE: return (unsigned)HDI_DEQUE_CAP - hdi_deque_count(&queue->deque);
     case HDI_RUNQ_BAG: return (unsigned)(queue->bag.capacity - hdi_bag_count(&queue->bag));
+    case HDI_RUNQ_NONE: return 0;
     }
     return 0;
 }

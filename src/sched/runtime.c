@@ -2,7 +2,8 @@
  *
  * runtime: creating, draining, shutting down and destroying a runtime.
  *
- * Draining. A worker that parks as the last one tells whoever drains, who then counts:
+ * Draining. A worker that parks as the last one of its dispatcher tells whoever drains,
+ * who then counts over all dispatchers:
  *
  *   drainer                                 worker
  *   1. draining + 1                         1. idle.counts: parked + 1
@@ -43,41 +44,18 @@ static bool lookup_overflow(const void *address, struct hdi_overflow_info *info)
     return true;
 }
 
-static enum hdi_runq_shape queue_shape(const hd_options *options)
-{
-    if (options->world == HD_WORLD_SIM && options->sim_order == HD_SIM_RANDOM) return HDI_RUNQ_BAG;
-    return options->policy == HD_POLICY_LOCAL ? HDI_RUNQ_DEQUE : HDI_RUNQ_RING;
-}
-
-static void worker_init(struct hd_runtime *runtime, unsigned index)
-{
-    struct hdi_worker *worker = &runtime->workers[index];
-    worker->exec.runtime = runtime;
-    worker->index = index;
-    worker->budget = runtime->options.poll_budget;
-    worker->lifo_cap = runtime->options.lifo_cap;
-    enum { FIRST_GUESS_NS = 50000 }; /* a run's length, soon corrected */
-    hdi_store_relaxed(&worker->counters.run_ns_avg, FIRST_GUESS_NS);
-    hdi_worker_adapt(worker, FIRST_GUESS_NS);
-    const bool sim = runtime->world->kind == HD_WORLD_SIM;
-    worker->alone = runtime->worker_count == 1;
-    worker->direct = !sim; /* In sim every choice is the seed's. */
-    worker->digest = sim ? &runtime->sim.digest : &worker->own_digest;
-    const uint64_t entropy = runtime->world->entropy(runtime);
-    hdi_prng_init(&worker->prng, hdi_stream_draw(entropy, HDI_PURPOSE_STEAL, index, 0));
-    hdi_stack_cache_init(&worker->stacks, &runtime->stacks);
-    for (unsigned i = 0; i < HDI_TASK_CLASSES; i++) {
-        hdi_slab_cache_init(&worker->tasks[i], &runtime->tasks[i]);
-    }
-    hdi_runq_init(&worker->queue, queue_shape(&runtime->options));
-    hdi_parker_init(&worker->parker);
-}
-
 #if HDI_MODEL
-#define alloc_lines hdi_model_alloc
-#define free_lines  hdi_model_free
+void *hdi_lines_alloc(size_t bytes)
+{
+    return hdi_model_alloc(bytes);
+}
+
+void hdi_lines_free(void *memory)
+{
+    hdi_model_free(memory);
+}
 #else
-static void *alloc_lines(size_t bytes)
+void *hdi_lines_alloc(size_t bytes)
 {
     bytes = (bytes + HDI_CACHE_LINE - 1) & ~(size_t)(HDI_CACHE_LINE - 1);
     void *memory = aligned_alloc(HDI_CACHE_LINE, bytes);
@@ -85,16 +63,11 @@ static void *alloc_lines(size_t bytes)
     return memory;
 }
 
-static void free_lines(void *memory)
+void hdi_lines_free(void *memory)
 {
     free(memory);
 }
 #endif
-
-static void workers_fini(struct hd_runtime *runtime)
-{
-    for (unsigned i = 0; i < runtime->worker_count; i++) hdi_runq_fini(&runtime->workers[i].queue);
-}
 
 static int start(struct hd_runtime *runtime)
 {
@@ -102,7 +75,7 @@ static int start(struct hd_runtime *runtime)
         const int err = hdi_overflow_install(lookup_overflow);
         if (err) return err;
     }
-    const int err = runtime->world->start(runtime);
+    const int err = runtime->world->start(&runtime->main);
     if (err && runtime->options.report_overflow) hdi_overflow_uninstall();
     return err;
 }
@@ -113,21 +86,26 @@ static int runtime_init(struct hd_runtime *runtime, const hd_options *options)
     hdi_barrier_init();
     runtime->options = *options;
     runtime->world = options->world == HD_WORLD_SIM ? &hdi_world_sim : &hdi_world_live;
-    runtime->worker_count = options->workers;
     runtime->cpus = hdi_cpu_count();
-    hdi_inject_init(&runtime->inject);
-    hdi_idle_init(&runtime->idle, options->workers);
+    runtime->dispatchers = &runtime->main;
     hdi_store_relaxed(&runtime->id_next, 1); /* Nobody else knows it yet. */
     int err = hdi_tasks_init(runtime);
     if (err) return err;
     hdi_prng_init(&runtime->sim.prng,
                   hdi_stream_draw(options->seed, HDI_PURPOSE_SIM_ORDER, 0, 0));
-    for (unsigned i = 0; i < runtime->worker_count; i++) worker_init(runtime, i);
-    err = start(runtime);
-    if (err) {
-        workers_fini(runtime);
-        hdi_tasks_fini(runtime);
+    const struct hdi_dispatcher_spec spec = {
+        .name = "default",
+        .workers = options->workers,
+        .spin_rounds = options->spin_rounds,
+        .policy = options->policy,
+    };
+    err = hdi_dispatcher_init(&runtime->main, runtime, &spec);
+    if (!err) {
+        runtime->main.permanent = true;
+        err = start(runtime);
+        if (err) hdi_dispatcher_fini(&runtime->main);
     }
+    if (err) hdi_tasks_fini(runtime);
     return err;
 }
 
@@ -135,15 +113,14 @@ int hd_runtime_create(hd_runtime **out, const hd_options *options)
 {
     hd_options resolved;
     if (hdi_options_resolve(options, &resolved)) return -EINVAL;
-    struct hd_runtime *runtime = alloc_lines(sizeof(*runtime));
+    struct hd_runtime *runtime = hdi_lines_alloc(sizeof(*runtime));
     if (!runtime) return -ENOMEM;
-    runtime->workers = alloc_lines(sizeof(*runtime->workers) * resolved.workers);
-    const int err = runtime->workers ? runtime_init(runtime, &resolved) : -ENOMEM;
+    const int err = runtime_init(runtime, &resolved);
     if (err) {
-        free_lines(runtime->workers);
-        free_lines(runtime);
+        hdi_lines_free(runtime);
         return err;
     }
+    if (runtime->world->kind == HD_WORLD_SIM) hdi_homes_add(runtime);
     *out = runtime;
     return 0;
 }
@@ -159,8 +136,19 @@ static bool inside(const struct hd_runtime *runtime)
 /* Whether nothing is alive, ordered after the caller's draining + 1. */
 static bool all_ended(struct hd_runtime *runtime)
 {
-    (void)hdi_idle_parked(&runtime->idle); /* the drainer's step 2 */
+    hdi_mutex_lock(&runtime->list);
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
+        (void)hdi_idle_parked(&d->idle); /* the drainer's step 2 */
+    }
+    hdi_mutex_unlock(&runtime->list);
     return hdi_runtime_alive(runtime) == 0;
+}
+
+void hdi_runtime_tell_quiet(struct hd_runtime *runtime)
+{
+    if (hdi_load_acquire(&runtime->draining) == 0) return;
+    hdi_fetch_add_acq_rel(&runtime->quiet, 1);
+    runtime->world->wake(runtime, &runtime->quiet);
 }
 
 static int drain(struct hd_runtime *runtime, int64_t deadline)
@@ -168,7 +156,7 @@ static int drain(struct hd_runtime *runtime, int64_t deadline)
     for (;;) {
         const uint32_t seen = hdi_load_acquire(&runtime->quiet);
         if (all_ended(runtime)) return 0;
-        const int err = runtime->world->wait(runtime, &runtime->quiet, seen, deadline);
+        const int err = hdi_sched_thread_wait(runtime, &runtime->quiet, seen, deadline);
         if (err == -ETIMEDOUT || err == -EDEADLK) return all_ended(runtime) ? 0 : err;
     }
 }
@@ -194,6 +182,7 @@ static void drop_one(struct hd_task *task, void *arg)
     bool *dropped = arg;
     if (!hdi_task_drop_idle(task)) return;
     *dropped = true;
+    hdi_dispatcher_depart(hdi_dispatcher_of(task)); /* A stackless task does not move. */
     hdi_fetch_add_acq_rel(&runtime->foreign_completed, 1);
 }
 
@@ -208,10 +197,15 @@ static bool drop_pending(struct hd_runtime *runtime)
 
 static bool is_quiet(struct hd_runtime *runtime)
 {
-    const bool asleep = runtime->world->kind == HD_WORLD_SIM
-                            ? hdi_load_seq_cst(&runtime->sim.asleep) /* S1, S2 */
-                            : hdi_idle_parked(&runtime->idle) == runtime->worker_count;
-    return asleep && !hdi_find_visible(runtime);
+    const bool sim = runtime->world->kind == HD_WORLD_SIM;
+    if (sim && !hdi_load_seq_cst(&runtime->sim.asleep)) return false; /* S1, S2 */
+    bool quiet = true;
+    hdi_mutex_lock(&runtime->list);
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
+        quiet = quiet && hdi_dispatcher_quiet(d);
+    }
+    hdi_mutex_unlock(&runtime->list);
+    return quiet;
 }
 
 static int end_all(struct hd_runtime *runtime, int64_t deadline)
@@ -221,7 +215,7 @@ static int end_all(struct hd_runtime *runtime, int64_t deadline)
         hdi_runtime_for_each_task(runtime, cancel_one, NULL);
         if (all_ended(runtime)) return 0;
         if (is_quiet(runtime) && drop_pending(runtime)) continue;
-        const int err = runtime->world->wait(runtime, &runtime->quiet, seen, deadline);
+        const int err = hdi_sched_thread_wait(runtime, &runtime->quiet, seen, deadline);
         if (err == -ETIMEDOUT || err == -EDEADLK) return all_ended(runtime) ? 0 : err;
     }
 }
@@ -261,14 +255,14 @@ void hd_runtime_destroy(hd_runtime *runtime)
     const int err = hd_runtime_shutdown(runtime, HD_FOREVER);
     HD_CHECK_MSG(err != -EINVAL, "hd_runtime_destroy() from inside the runtime");
     HD_CHECK_MSG(err != -EDEADLK, "hd_runtime_destroy(): tasks are left that can never end");
-    runtime->world->stop(runtime);
+    hdi_dispatchers_stop(runtime);
+    if (runtime->world->kind == HD_WORLD_SIM) hdi_homes_remove(runtime);
     if (!HDI_MUTANT(guest_ignored)) wait_for_guests(runtime);
     if (runtime->options.report_overflow) hdi_overflow_uninstall();
     check_no_leak(runtime);
-    workers_fini(runtime);
+    hdi_dispatchers_free(runtime);
     hdi_tasks_fini(runtime);
-    free_lines(runtime->workers);
-    free_lines(runtime);
+    hdi_lines_free(runtime);
 }
 
 /* ---- the short way ---- */
@@ -278,6 +272,7 @@ int hd_run_at(hd_fn *fn, void *arg, const hd_options *options, const hd_site *si
     hd_options own = HD_OPTIONS_INIT;
     if (options) own = *options;
     own.report_overflow = true;
+    if (own.deadlock == HD_DEADLOCK_AUTO) own.deadlock = HD_DEADLOCK_REPORT;
     hd_runtime *runtime;
     int err = hd_runtime_create(&runtime, &own);
     if (err) return err;
@@ -290,6 +285,7 @@ int hd_run_at(hd_fn *fn, void *arg, const hd_options *options, const hd_site *si
     if (!err) {
         err = hd_join(main_task, &result);
         if (err) hd_detach(main_task); /* sim: it can never end by itself */
+        if (hdi_load_acquire(&runtime->deadlocked)) err = -EDEADLK;
     }
     hd_runtime_destroy(runtime);
     return err ? err : result;
@@ -305,8 +301,7 @@ hd_runtime *hd_runtime_self(void)
 
 int64_t hd_now(hd_runtime *runtime)
 {
-    if (!runtime) runtime = hd_runtime_self();
-    return runtime ? runtime->world->now(runtime) : hdi_clock_now();
+    return runtime ? runtime->world->now(runtime) : hdi_sched_now();
 }
 
 int64_t hd_after_ms(int64_t ms)
@@ -346,10 +341,25 @@ bool hdi_sched_may_spin(const struct hd_runtime *runtime)
     return runtime->world->kind == HD_WORLD_LIVE && runtime->cpus > 1;
 }
 
+/* This thread does nothing more by itself. If all workers sleep already, one of them has to
+ * look whether that is a deadlock (obs/deadlock.c). */
+static void begin_waiting(struct hd_runtime *runtime)
+{
+    hdi_fetch_add_acq_rel(&runtime->waiting, 1);
+    struct hd_dispatcher *main = &runtime->main;
+    if (runtime->world->kind != HD_WORLD_LIVE) return;
+    if (hdi_idle_parked(&main->idle) == main->worker_count) runtime->world->notify(main);
+}
+
 int hdi_sched_thread_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word,
                           uint32_t expected, int64_t deadline_ns)
 {
-    return runtime->world->wait(runtime, word, expected, deadline_ns);
+    const bool report = runtime->options.deadlock == HD_DEADLOCK_REPORT;
+    const bool for_good = report && deadline_ns == INT64_MAX;
+    if (for_good) begin_waiting(runtime);
+    const int err = runtime->world->wait(runtime, word, expected, deadline_ns);
+    if (for_good) hdi_fetch_sub_acq_rel(&runtime->waiting, 1);
+    return err;
 }
 
 void hdi_sched_thread_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word)

@@ -8,9 +8,7 @@
 #include <heddle/runtime.h>
 
 #include "os/slab.h"
-#include "sched/idle.h"
-#include "sched/inject.h"
-#include "sched/worker.h"
+#include "sched/dispatcher.h"
 
 /* The seam between one program and its worlds. Nothing else reads a clock or a random
  * source, or decides how to wait. */
@@ -20,10 +18,13 @@ struct hdi_world {
     uint64_t (*entropy)(struct hd_runtime *runtime);
     /* Start and stop what runs tasks. start returns 0 or -errno, and has then stopped
      * what it had started. */
-    int (*start)(struct hd_runtime *runtime);
-    void (*stop)(struct hd_runtime *runtime);
+    int (*start)(struct hd_dispatcher *dispatcher);
+    void (*stop)(struct hd_dispatcher *dispatcher);
     /* A task was put into a queue that others can take from. */
-    void (*notify)(struct hd_runtime *runtime);
+    void (*notify)(struct hd_dispatcher *dispatcher);
+    /* A worker, or all of them, must look again. */
+    void (*rouse)(struct hdi_worker *worker);
+    void (*rouse_all)(struct hd_dispatcher *dispatcher);
     /* A plain thread waits until *word differs from `expected`, and is woken.
      * Returns: 0, -ETIMEDOUT, -EDEADLK if nothing can change it any more. */
     int (*wait)(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t expected,
@@ -44,23 +45,30 @@ struct hdi_sim_state {
     _Atomic(int64_t) now_ns;   /* drive writes, relaxed */
     _Atomic(uint64_t) digest;  /* drive writes, relaxed */
     struct hdi_prng prng;      /* drive: the order of everything */
+    _Atomic(uint64_t) drawn;   /* by threads that select */
+    struct hd_runtime *older;  /* sched/keeper.c: the simulated runtime created before */
+    void (*ran)(struct hd_task *task); /* tests: called after each run, of a task that may be
+                                        * gone; NULL: not at all */
 };
 
 struct hd_runtime {
     hd_options options; /* constant; every default filled in */
     const struct hdi_world *world;
-    unsigned worker_count;
-    unsigned cpus; /* that this process may use */
-    struct hdi_worker *workers; /* array */
+    unsigned cpus;                     /* that this process may use */
+    struct hd_dispatcher main;         /* the default dispatcher */
+    struct hdi_mutex list;             /* held for the next two; never while waiting */
+    struct hd_dispatcher *dispatchers; /* all of them; `main` is the first */
+    hd_stats retired;                  /* counters of those that were freed */
+    struct hdi_mutex io_lock;          /* held while `io` is made */
+    _Atomic(struct hd_dispatcher *) io; /* NULL before the first use */
 
-    struct hdi_inject inject;
-    struct hdi_idle idle;
-    alignas(HDI_CACHE_LINE) _Atomic(uint32_t) wake_from; /* where the next wake-up looks first */
-    _Atomic(bool) stopping;      /* workers leave when they find no task */
     _Atomic(bool) closing;       /* spawns are refused */
     _Atomic(uint32_t) draining;  /* somebody waits for quiet: tell them */
+    _Atomic(uint32_t) waiting;   /* plain threads that wait in a call to this runtime */
+    _Atomic(bool) deadlocked;    /* it was reported */
     _Atomic(uint32_t) guests;    /* threads of others that are inside for a moment */
-    _Atomic(uint32_t) quiet;     /* counts times all workers parked while draining; futex */
+    _Atomic(uint32_t) quiet;     /* counts times all workers of a dispatcher parked while
+                                  * draining; futex */
 
     alignas(HDI_CACHE_LINE) _Atomic(uint64_t) id_next; /* blocks of ids */
     _Atomic(uint64_t) foreign_submitted;               /* spawned outside any worker */
@@ -71,6 +79,20 @@ struct hd_runtime {
 
     struct hdi_sim_state sim;
 };
+
+/* sched/keeper.c: a simulated runtime exists, or is about to go. */
+void hdi_homes_add(struct hd_runtime *runtime);
+void hdi_homes_remove(struct hd_runtime *runtime);
+
+/* sched/runtime.c: cache lines of zeroes; NULL if memory is short. */
+void *hdi_lines_alloc(size_t bytes);
+void hdi_lines_free(void *memory);
+
+/* sched/runtime.c: if somebody waits for the runtime to be quiet, a dispatcher of it is. */
+void hdi_runtime_tell_quiet(struct hd_runtime *runtime);
+
+/* sched/live.c: start the thread of one worker. Returns: 0, or -errno. */
+int hdi_live_start(struct hdi_worker *worker);
 
 /* sched/spawn.c */
 
@@ -89,6 +111,15 @@ void hdi_tasks_fini(struct hd_runtime *runtime);
 
 /* sched/options.c: fill every default into *out. Returns NULL, or what is wrong. */
 const char *hdi_options_resolve(const hd_options *in, hd_options *out);
+
+/* obs/deadlock.c: every worker of a dispatcher is parked: if no task of the runtime can ever
+ * run again, and that is to be reported, do so and cancel them all. Context: live; the
+ * worker that parked last. */
+void hdi_deadlock_check(struct hdi_worker *worker);
+
+/* obs/deadlock.c: write what all tasks wait on. Context: a worker, or the driver as one,
+ * while no other runs tasks. */
+void hdi_deadlock_report(struct hdi_worker *worker);
 
 /* What scheduling events add to the digest. */
 enum hdi_event {

@@ -16,10 +16,12 @@
 #include "os/membarrier.h"
 #include "sched/find.h"
 #include "sched/runtime.h"
+#include "task/local.h"
 #include "task/state.h"
 
 #define STATE_BYTES_MAX (1u << 20)
 #define ID_BLOCK        64u
+#define NORMAL_LEVEL    1u
 
 /* ---- memory ---- */
 
@@ -79,14 +81,20 @@ uint64_t hdi_runtime_alive(struct hd_runtime *runtime)
 {
     /* What ended is read before what began, so that 0 means that at some moment in
      * between nothing was alive. */
+    hdi_mutex_lock(&runtime->list);
     uint64_t ended = hdi_load_acquire(&runtime->foreign_completed);
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
-        ended += hdi_load_acquire(&runtime->workers[i].counters.completed); /* A */
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
+        for (unsigned i = 0; i < d->worker_count; i++) {
+            ended += hdi_load_acquire(&d->workers[i].counters.completed); /* A */
+        }
     }
     uint64_t begun = hdi_load_acquire(&runtime->foreign_submitted);
-    for (unsigned i = 0; i < runtime->worker_count; i++) {
-        begun += hdi_load_acquire(&runtime->workers[i].counters.submitted);
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
+        for (unsigned i = 0; i < d->worker_count; i++) {
+            begun += hdi_load_acquire(&d->workers[i].counters.submitted);
+        }
     }
+    hdi_mutex_unlock(&runtime->list);
     return begun - ended;
 }
 
@@ -151,36 +159,71 @@ static void set_name(struct hd_task *task, const char *name)
 /* Where a new task goes. */
 struct target {
     struct hd_runtime *runtime;
+    struct hd_dispatcher *home;
     struct hdi_worker *worker; /* the caller's, if of that runtime */
 };
+
+/* Whether a task with these options can live there. */
+static int check_placement(const hd_spawn_options *options, const struct hd_dispatcher *home)
+{
+    if (!options) return 0;
+    if ((unsigned)options->priority > HD_PRIORITY_URGENT) return -EINVAL;
+    const bool pinned = options->flags & HD_PINNED;
+    return pinned && (home->elastic || !home->runtime) ? -EINVAL : 0;
+}
 
 static __attribute__((noinline)) int find_other_target(const hd_spawn_options *options,
                                                        struct hdi_worker *worker,
                                                        struct target *target)
 {
-    struct hd_runtime *runtime = worker ? worker->exec.runtime : NULL;
-    if (options) {
-        if (options->size != sizeof(*options)) return -EINVAL;
-        if (options->runtime && options->runtime != runtime) {
-            runtime = options->runtime;
-            worker = NULL;
-        }
+    if (options && options->size != sizeof(*options)) return -EINVAL;
+    struct hd_runtime *runtime = options ? options->runtime : NULL;
+    struct hd_dispatcher *home = options ? options->dispatcher : NULL;
+    if (home && home->runtime) { /* not the unconfined one */
+        if (runtime && runtime != home->runtime) return -EINVAL;
+        runtime = home->runtime;
     }
-    *target = (struct target){runtime, worker};
-    return runtime ? 0 : -EINVAL;
+    if (!runtime && worker) runtime = worker->exec.runtime;
+    if (!runtime) return -EINVAL;
+    if (worker && worker->exec.runtime != runtime) worker = NULL;
+    if (!home) home = worker ? worker->dispatcher : &runtime->main;
+    *target = (struct target){runtime, home, worker};
+    return check_placement(options, home);
 }
 
 HDI_ALWAYS_INLINE int find_target(const hd_spawn_options *options, struct target *target)
 {
     struct hdi_worker *worker = hdi_worker_self();
     if (hdi_likely(!options && worker)) {
-        *target = (struct target){worker->exec.runtime, worker};
+        *target = (struct target){worker->exec.runtime, worker->dispatcher, worker};
     } else {
         const int err = find_other_target(options, worker, target);
         if (err) return err;
     }
     /* Relaxed: submit_new() looks again. */
     return hdi_unlikely(hdi_load_relaxed(&target->runtime->closing)) ? -ESHUTDOWN : 0;
+}
+
+/* What the options say about where it runs, and before whom. */
+static __attribute__((noinline)) void place(const struct target *target, struct hd_task *task,
+                                            const hd_spawn_options *options)
+{
+    static const uint8_t levels[] = {
+        [HD_PRIORITY_LOW] = 0,
+        [HD_PRIORITY_NORMAL] = NORMAL_LEVEL,
+        [HD_PRIORITY_HIGH] = 2,
+        [HD_PRIORITY_URGENT] = 3,
+    };
+    task->level = levels[options->priority];
+    struct hd_dispatcher *home = target->home;
+    if (!home->runtime) {
+        task->unusual |= HDI_UNUSUAL_UNCONFINED;
+    } else if (options->flags & HD_PINNED) {
+        /* Relaxed: only spreads them. */
+        const uint32_t turn = hdi_fetch_add_relaxed(&home->pin_next, 1);
+        task->unusual |= HDI_UNUSUAL_PINNED;
+        task->pinned = &home->workers[turn % home->worker_count];
+    }
 }
 
 /* A task of this class, not yet visible to anyone; NULL if memory is short. */
@@ -194,15 +237,27 @@ HDI_ALWAYS_INLINE struct hd_task *new_task(const struct target *target,
                                : hdi_slab_take_shared(&target->runtime->tasks[size_class]);
     if (hdi_unlikely(!task)) return NULL;
     task->runtime = target->runtime;
+    task->home = target->home;
     task->id = take_id(target->runtime, target->worker);
     task->kind = (uint8_t)kind;
     task->size_class = (uint8_t)size_class;
-    task->yielded = task->save_fp = task->canary = task->large = false;
+    task->resumes = task->large = false;
+    task->unusual = 0;
+    task->level = NORMAL_LEVEL;
+    task->holds = 0;
+    task->phase = 0; /* as in hdi_word_new() */
     task->site = site;
     task->name[0] = '\0';
     if (hdi_unlikely(options != NULL)) {
         if (options->site) task->site = options->site;
         if (options->name) set_name(task, options->name);
+        place(target, task, options);
+    }
+    task->locals = NULL;
+    const struct hd_task *parent = hdi_task_self();
+    if (parent && hdi_unlikely(parent->locals != NULL) && hdi_locals_inherit(parent, task)) {
+        hdi_sched_free(task);
+        return NULL;
     }
     return task;
 }
@@ -216,6 +271,34 @@ static __attribute__((noinline, cold)) void cancel_late(struct hd_task *task)
     (void)next;
 }
 
+/* Anywhere but to the caller's own dispatcher. */
+static __attribute__((noinline)) void submit_elsewhere(const struct target *target,
+                                                       struct hd_task *task)
+{
+    struct hdi_worker *worker = target->worker;
+    struct hd_dispatcher *home = target->home;
+    if (!home->runtime) {
+        home = worker ? worker->dispatcher : &target->runtime->main;
+        task->visiting = home;
+    }
+    const bool leaves = !worker || worker->dispatcher != home;
+    if (leaves) hdi_dispatcher_arrive(home);
+    if (worker) {
+        hdi_count_visibly(&worker->counters.submitted);
+        hdi_digest_add(worker->digest, HDI_EVENT_SPAWN, task->id);
+        if (leaves) hdi_dispatcher_depart(worker->dispatcher);
+    } else {
+        /* Relaxed: the queue's lock orders it. */
+        hdi_fetch_add_relaxed(&target->runtime->foreign_submitted, 1);
+    }
+    const struct hd_task *self = worker ? worker->exec.current : NULL;
+    if ((task->unusual & HDI_UNUSUAL_UNCONFINED) && self && self->kind == HDI_TASK_FIBER) {
+        hdi_worker_run_inline(worker, task);
+    } else {
+        hdi_sched_submit(task);
+    }
+}
+
 HDI_ALWAYS_INLINE void submit_new(const struct target *target, struct hd_task *task,
                                   hd_task **handle)
 {
@@ -224,14 +307,12 @@ HDI_ALWAYS_INLINE void submit_new(const struct target *target, struct hd_task *t
     hdi_barrier_light(); /* Shutdown's walk sees the word, or we see that it began. */
     if (hdi_unlikely(hdi_load_acquire(&target->runtime->closing))) cancel_late(task);
     struct hdi_worker *worker = target->worker;
-    if (hdi_likely(worker)) {
+    if (hdi_likely(worker && worker->dispatcher == task->home)) {
         hdi_count_visibly(&worker->counters.submitted);
         hdi_digest_add(worker->digest, HDI_EVENT_SPAWN, task->id);
         hdi_find_submit(worker, task);
     } else {
-        /* Relaxed: the queue's lock orders it. */
-        hdi_fetch_add_relaxed(&target->runtime->foreign_submitted, 1);
-        hdi_sched_submit(task);
+        submit_elsewhere(target, task);
     }
 }
 
@@ -247,7 +328,7 @@ int hd_spawn_at(hd_task **handle, hd_fn *fn, void *arg, const hd_spawn_options *
     if (err) return err;
     struct hd_task *task = new_task(&target, HDI_TASK_FIBER, 0, options, site);
     if (!task) return -ENOMEM;
-    task->save_fp = options && (options->flags & HD_SAVE_FP);
+    if (options && (options->flags & HD_SAVE_FP)) task->unusual |= HDI_UNUSUAL_SAVE_FP;
     task->fiber.fn = fn;
     task->fiber.arg = arg;
     task->fiber.stack = NULL;
@@ -279,7 +360,7 @@ static __attribute__((noinline)) struct hd_task *new_large(const struct target *
         return NULL;
     }
     task->large = true;
-    task->poll.large_state = state;
+    *(void **)task->poll.state = state;
     return task;
 }
 
@@ -296,6 +377,7 @@ int hd_spawn_poll_at(hd_task **handle, hd_poll_fn *poll, const void *state, size
                                : new_large(&target, state_bytes, options, site);
     if (!task) return -ENOMEM;
     task->poll.poll = poll;
+    task->poll.waits = NULL;
     task->poll.drop = options ? options->drop : NULL;
     copy_state(task, state, state_bytes);
     submit_new(&target, task, handle);

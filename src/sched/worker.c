@@ -51,30 +51,142 @@ static void bury(struct hdi_worker *worker)
     worker->exec.dead_stack = NULL;
 }
 
+/* A ready task gives way to others. */
+static inline void give_way(struct hdi_worker *worker, struct hd_task *task)
+{
+    if (hdi_unlikely(task->unusual & HDI_UNUSUAL_PINNED)) {
+        hdi_find_deliver(worker, task);
+    } else {
+        hdi_find_submit_last(worker, task);
+    }
+}
+
+void hdi_sched_give_way(struct hdi_exec *exec, struct hd_task *task)
+{
+    give_way((struct hdi_worker *)exec, task);
+}
+
 /* The run ended with nothing to do: the task waits for a wake, if none came meanwhile. */
 static inline void make_wakeable(struct hdi_worker *worker, struct hd_task *task)
 {
-    if (hdi_transition_to_idle(&task->word) == HDI_NEXT_SUBMIT) hdi_find_submit_last(worker, task);
+    const enum hdi_next next = hdi_transition_to_idle(&task->word, task->phase);
+    if (next == HDI_NEXT_SUBMIT) give_way(worker, task);
 }
 
+/* ---- unusual tasks ---- */
+
+/* The fiber in whose place it ran goes on: it suspends for the first time, or ends. */
+static void release_caller(struct hd_task *task)
+{
+    struct hd_task *caller = task->next;
+    task->unusual &= (uint8_t)~HDI_UNUSUAL_INLINE;
+    caller->resumes = true;
+    hdi_sched_submit(caller);
+}
+
+/* The task stops running, for now or for ever. */
+static __attribute__((noinline)) void leave_unusual(struct hd_task *task)
+{
+    if ((task->unusual & HDI_UNUSUAL_CANARY) && !hdi_stack_intact(task->fiber.stack)) {
+        die_of_overflow(task);
+    }
+    if (task->unusual & HDI_UNUSUAL_INLINE) release_caller(task);
+}
+
+/* In the place of a fiber that left: the one that was switched to is only visited. */
+static struct hd_task visitor = {.unusual = HDI_UNUSUAL_VISITOR};
+
+/* On the stack of a visited fiber. Returns when it is resumed for good. Apart, so that the
+ * switch in it does not cost hdi_sched_settle() all registers. */
+static __attribute__((noinline, cold)) struct hdi_exec *receive_visitor(struct hdi_exec *exec)
+{
+    struct hdi_worker *worker = (struct hdi_worker *)exec;
+    exec->left = NULL;
+    worker->look(worker->look_arg);
+    hdi_context_switch(&exec->current->fiber.context, &exec->context);
+    return hdi_exec_self();
+}
+
+bool hdi_worker_visit(struct hdi_worker *worker, struct hd_task *task, void (*look)(void *arg),
+                      void *arg)
+{
+    struct hdi_exec *exec = &worker->exec;
+    if (task->kind != HDI_TASK_FIBER || !hdi_transition_to_visited(&task->word)) return false;
+    worker->look = look;
+    worker->look_arg = arg;
+    exec->left = &visitor;
+    exec->current = task;
+    hdi_context_switch(&exec->context, &task->fiber.context);
+    exec->current = NULL;
+    make_wakeable(worker, task);
+    return true;
+}
+
+void hdi_worker_run_inline(struct hdi_worker *worker, struct hd_task *task)
+{
+    struct hdi_exec *exec = &worker->exec;
+    struct hd_task *caller = exec->current;
+    HDI_ASSERT(!worker->handed);
+    task->next = caller;
+    task->unusual |= HDI_UNUSUAL_INLINE;
+    worker->handed = task;
+    exec->left = caller;
+    exec->after = HDI_AFTER_HOLD;
+    if (caller->unusual & HDI_UNUSUAL_SAVE_FP) exec->left_fp = &caller->fiber.fp;
+    hdi_context_switch(&caller->fiber.context, &exec->context);
+    hdi_exec_arrived();
+}
+
+/* ---- leaving and ending ---- */
+
+/* Whatever the common case below leaves out. */
+static __attribute__((noinline)) void settle_unusual(struct hdi_exec *exec)
+{
+    while (exec->left == &visitor) exec = receive_visitor(exec);
+    struct hdi_worker *worker = (struct hdi_worker *)exec;
+    struct hd_task *task = exec->left;
+    if (!task) {
+        if (exec->dead_stack) bury(worker); /* EXEC-1 */
+        return;
+    }
+    exec->left = NULL;
+    leave_unusual(task);
+    switch (exec->after) {
+    case HDI_AFTER_YIELD:
+        task->resumes = true;
+        give_way(worker, task);
+        return;
+    case HDI_AFTER_PARK:
+        if (!HDI_MUTANT(fiber_early_publish)) make_wakeable(worker, task);
+        return;
+    case HDI_AFTER_MOVE:
+        if (HDI_MUTANT(move_early_publish)) return;
+        task->resumes = true;
+        hdi_sched_submit(task);
+        return;
+    case HDI_AFTER_HOLD: return;
+    }
+}
+
+/* On the way of every switch: nothing is called but as the last thing. */
 void hdi_sched_settle(struct hdi_exec *exec)
 {
     struct hdi_worker *worker = (struct hdi_worker *)exec;
     struct hd_task *task = exec->left;
     if (!task) {
-        bury(worker); /* EXEC-1 */
+        if (exec->dead_stack) bury(worker); /* EXEC-1 */
+        return;
+    }
+    if (hdi_unlikely(task->unusual || exec->after > HDI_AFTER_PARK)) {
+        settle_unusual(exec);
         return;
     }
     exec->left = NULL;
-    if (hdi_unlikely(task->canary) && !hdi_stack_intact(task->fiber.stack)) die_of_overflow(task);
-    switch (exec->after) {
-    case HDI_AFTER_YIELD:
-        task->yielded = true;
+    if (exec->after == HDI_AFTER_YIELD) {
+        task->resumes = true;
         hdi_find_submit_last(worker, task);
-        return;
-    case HDI_AFTER_PARK:
-        if (!HDI_MUTANT(fiber_early_publish)) make_wakeable(worker, task);
-        return;
+    } else if (!HDI_MUTANT(fiber_early_publish)) {
+        make_wakeable(worker, task);
     }
 }
 
@@ -85,10 +197,10 @@ noreturn void hdi_sched_exit(struct hdi_exec *exec)
 {
     struct hdi_worker *worker = (struct hdi_worker *)exec;
     struct hd_task *task = exec->current;
-    if (hdi_unlikely(task->canary) && !hdi_stack_intact(task->fiber.stack)) die_of_overflow(task);
+    if (hdi_unlikely(task->unusual)) leave_unusual(task);
     exec->dead = task->fiber.context;
     exec->dead_stack = task->fiber.stack;
-    exec->left_fp = task->save_fp ? &worker->dead_fp : NULL;
+    if (task->unusual & HDI_UNUSUAL_SAVE_FP) exec->left_fp = &worker->dead_fp;
     exec->current = NULL;
     end_task(worker, task, task->result);
     hdi_context_exit(&exec->dead, hdi_sched_next(exec));
@@ -98,6 +210,7 @@ HDI_ALWAYS_INLINE void run_fiber(struct hdi_worker *worker, struct hd_task *task
 {
     if (hdi_unlikely(!task->fiber.stack) && !prepare_fiber(worker, task)) {
         worker->exec.current = NULL;
+        if (task->unusual) leave_unusual(task);
         end_task(worker, task, -ENOMEM);
         return;
     }
@@ -109,9 +222,10 @@ HDI_ALWAYS_INLINE void run_poll(struct hdi_worker *worker, struct hd_task *task)
 {
     int result = 0;
     const hd_poll said = task->poll.poll(hdi_task_state(task), &result);
+    if (said == HD_READY) hdi_task_end_state(task); /* It is still the running task. */
     worker->exec.current = NULL;
+    if (hdi_unlikely(task->unusual)) leave_unusual(task);
     if (said == HD_READY) {
-        hdi_task_end_state(task);
         end_task(worker, task, result);
     } else {
         make_wakeable(worker, task);
@@ -142,6 +256,9 @@ void hdi_worker_adapt(struct hdi_worker *worker, uint64_t run_ns)
     if (interval > options->inject_interval_max) interval = options->inject_interval_max;
     worker->interval = (unsigned)interval;
     hdi_store_relaxed(&counters->inject_interval, interval);
+    enum { CLOCK_NS = 20000, CLOCK_RUNS_MAX = 255 }; /* a read costs about 30 ns */
+    const uint64_t runs = CLOCK_NS / (avg ? avg : 1);
+    worker->clock_runs = runs < 1 ? 1 : runs < CLOCK_RUNS_MAX ? (unsigned)runs : CLOCK_RUNS_MAX;
 }
 
 /* Once per budget: measure this run and the average of those since the last time. A
@@ -156,8 +273,8 @@ static __attribute__((noinline)) void run_measured(struct hdi_worker *worker,
         hdi_worker_adapt(worker, stretch_ns / runtime->options.poll_budget);
     }
     worker->busy_since = start;
-    worker->budget = 1; /* No direct switches: one run is measured. */
-    run_any(worker, task);
+    worker->exec.coarse_ns = start;
+    run_any(worker, task); /* Nothing is granted: one run is measured. */
     worker->budget = runtime->options.poll_budget;
     const uint64_t took = (uint64_t)(runtime->world->now(runtime) - start);
     if (took > hdi_load_relaxed(&worker->counters.run_ns_max)) {
@@ -168,14 +285,40 @@ static __attribute__((noinline)) void run_measured(struct hdi_worker *worker,
 /* The task is this worker's to run from now on. */
 HDI_ALWAYS_INLINE void begin_run(struct hdi_worker *worker, struct hd_task *task)
 {
-    if (task->yielded) {
-        task->yielded = false;
+    if (task->resumes) {
+        task->resumes = false;
     } else {
         hdi_transition_to_running(&task->word);
     }
     hdi_count_visibly(&worker->counters.polls);
     hdi_digest_add(worker->digest, HDI_EVENT_RUN, task->id << 8 | worker->index);
     worker->exec.current = task;
+}
+
+static inline unsigned lesser(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+/* Let this many runs follow without the loop: until it is to measure, to look at the injection
+ * queue first, or at the clock. So the way of most switches has one count, not three. */
+static inline void grant(struct hdi_worker *worker)
+{
+    if (!worker->direct) return;
+    const unsigned fresh = worker->tick + 1 < worker->interval ? worker->interval - worker->tick - 1
+                                                               : 0;
+    worker->granted = lesser(lesser(worker->budget - 1, fresh), worker->clock_left - 1);
+    worker->quick = worker->granted;
+}
+
+/* Back in the loop: count the runs that were granted and used. */
+static inline void reckon(struct hdi_worker *worker)
+{
+    const unsigned used = worker->granted - worker->quick;
+    worker->budget -= used;
+    worker->tick += used;
+    worker->clock_left -= used;
+    worker->granted = worker->quick = 0;
 }
 
 /* Inlined into the loop, so that the switch inside is the loop's own (ctx/jump.h). */
@@ -185,7 +328,9 @@ HDI_ALWAYS_INLINE void run(struct hdi_worker *worker, struct hd_task *task)
     if (hdi_unlikely(--worker->budget == 0)) {
         run_measured(worker, task);
     } else {
+        grant(worker);
         run_any(worker, task);
+        reckon(worker);
     }
 }
 
@@ -201,16 +346,23 @@ void hdi_sched_run_now(struct hd_task *task)
 {
     enum { NESTED_MAX = 4 };
     struct hdi_worker *worker = hdi_worker_self();
-    if (!worker->direct || worker->budget <= 1 || worker->nested >= NESTED_MAX) return;
+    if (worker->quick == 0 || worker->nested >= NESTED_MAX) return;
     if (hdi_load_relaxed(&worker->lifo.task) != task || task->kind != HDI_TASK_POLL) return;
     if (!hdi_find_lifo_next(worker)) return;
     struct hd_task *caller = worker->exec.current;
     worker->nested++;
-    worker->budget--;
+    worker->quick--;
     begin_run(worker, task);
     run_poll(worker, task);
     worker->nested--;
     worker->exec.current = caller;
+}
+
+/* For a task that has not run yet, or that a wake and no decision made ready. */
+static bool can_run_directly(struct hdi_worker *worker, struct hd_task *task)
+{
+    if (task->kind != HDI_TASK_FIBER || (task->unusual & HDI_UNUSUAL_SAVE_FP)) return false;
+    return task->fiber.stack || prepare_fiber(worker, task);
 }
 
 /* From fiber to fiber without the scheduler in between: half the switches. Only for the
@@ -220,16 +372,16 @@ struct hdi_context *hdi_sched_next(struct hdi_exec *exec)
     struct hdi_worker *worker = (struct hdi_worker *)exec;
     if (HDI_MUTANT(fiber_early_publish) && exec->left && exec->after == HDI_AFTER_PARK) {
         make_wakeable(worker, exec->left);
+        hdi_cpu_relax(); /* A step, at which another may run. */
     }
-    if (!worker->direct || worker->budget <= 1 || exec->left_fp) return &exec->context;
-    struct hd_task *task = hdi_find_quick(worker);
+    if (worker->quick == 0 || exec->left_fp) return &exec->context;
+    struct hd_task *task = hdi_find_own(worker);
     if (!task) return &exec->context;
-    const bool plain = task->kind == HDI_TASK_FIBER && !task->save_fp;
-    if (!plain || (!task->fiber.stack && !prepare_fiber(worker, task))) {
+    worker->quick--;
+    if (hdi_unlikely(!task->resumes || task->unusual) && !can_run_directly(worker, task)) {
         worker->handed = task;
         return &exec->context;
     }
-    worker->budget--;
     begin_run(worker, task);
     return &task->fiber.context;
 }
@@ -254,54 +406,80 @@ static void set_state(struct hdi_worker *worker, enum hdi_worker_state state)
 
 static struct hd_task *search(struct hdi_worker *worker)
 {
-    struct hd_runtime *runtime = worker->exec.runtime;
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
     if (!worker->searching) {
-        if (!hdi_idle_try_search(&runtime->idle)) return NULL;
+        if (!hdi_idle_try_search(&dispatcher->idle)) return NULL;
         worker->searching = true;
     }
     set_state(worker, HDI_WORKER_SEARCHING);
     hdi_count(&worker->counters.searches);
-    const unsigned rounds = runtime->options.spin_rounds;
+    const unsigned rounds = dispatcher->spin_rounds;
+    const unsigned few = dispatcher->runtime->options.steal_scan_max;
     for (unsigned round = 0;; round++) {
         const bool last = round + 1 >= rounds;
-        const unsigned scan = last ? runtime->worker_count : runtime->options.steal_scan_max;
-        struct hd_task *task = hdi_find_steal(worker, scan, last);
+        struct hd_task *task = hdi_find_steal(worker, last ? dispatcher->worker_count : few, last);
         if (task || last) return task;
         pause_between(round);
     }
 }
 
-static void end_search(struct hdi_worker *worker)
+void hdi_worker_end_search(struct hdi_worker *worker)
 {
-    struct hd_runtime *runtime = worker->exec.runtime;
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
     worker->searching = false;
     set_state(worker, HDI_WORKER_RUNNING);
-    if (!hdi_idle_end_search(&runtime->idle)) return;
-    if (hdi_find_visible(runtime)) runtime->world->notify(runtime);
+    if (!hdi_idle_end_search(&dispatcher->idle)) return;
+    if (hdi_find_visible(dispatcher)) dispatcher->runtime->world->notify(dispatcher);
 }
 
-/* Somebody waits for the runtime to be quiet, and it may be. */
-static void tell_quiet(struct hd_runtime *runtime)
+/* The last task and the last handle are gone: nobody needs the workers any more. Context: a
+ * worker that is counted as parked. */
+static bool closes(struct hd_dispatcher *dispatcher)
 {
-    if (hdi_load_acquire(&runtime->draining) == 0) return;
-    hdi_fetch_add_acq_rel(&runtime->quiet, 1);
-    runtime->world->wake(runtime, &runtime->quiet);
+    if (hdi_likely(!hdi_dispatcher_ended(dispatcher))) return false;
+    hdi_store_release(&dispatcher->stopping, true);
+    dispatcher->runtime->world->rouse_all(dispatcher);
+    hdi_runtime_tell_quiet(dispatcher->runtime); /* Nobody here parks any more. */
+    return true;
+}
+
+/* An elastic dispatcher keeps only one worker for ever. */
+static int64_t sleep_until(struct hdi_worker *worker)
+{
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
+    const int64_t watch_ns = hdi_keeper_watch(worker);
+    /* Relaxed: if it is 1 and becomes more, the others have the same choice. */
+    if (!dispatcher->elastic || hdi_load_relaxed(&dispatcher->live) == 1) return watch_ns;
+    const int64_t tired_ns = dispatcher->runtime->world->now(dispatcher->runtime) + HDI_IO_IDLE_NS;
+    worker->tired = tired_ns < watch_ns;
+    return worker->tired ? tired_ns : watch_ns;
+}
+
+static bool sees_work(struct hdi_worker *worker)
+{
+    return hdi_find_visible(worker->dispatcher) || hdi_inject_length(&worker->inbox) > 0;
 }
 
 static void sleep_until_claimed(struct hdi_worker *worker, bool all_parked)
 {
-    struct hd_runtime *runtime = worker->exec.runtime;
-    const bool look_again = !HDI_MUTANT(idle_no_recheck) && hdi_find_visible(runtime);
-    const bool stay = look_again || hdi_load_acquire(&runtime->stopping);
-    if (!stay) {
-        if (all_parked) tell_quiet(runtime);
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
+    const bool look_again = !HDI_MUTANT(idle_no_recheck) && sees_work(worker);
+    bool woken = false;
+    if (!look_again && !hdi_load_acquire(&dispatcher->stopping) && !closes(dispatcher)) {
+        if (all_parked) {
+            hdi_runtime_tell_quiet(dispatcher->runtime);
+            hdi_deadlock_check(worker);
+        }
         hdi_count(&worker->counters.parks);
         set_state(worker, HDI_WORKER_PARKED);
-        hdi_parker_park(&worker->parker);
+        woken = hdi_parker_park_until(&worker->parker, sleep_until(worker));
+        hdi_keeper_unwatch(worker);
         hdi_count(&worker->counters.unparks);
+        worker->exec.coarse_ns = dispatcher->runtime->world->now(dispatcher->runtime);
     }
-    const bool claimed = hdi_idle_unpark(&runtime->idle, worker->index);
-    if (stay && claimed) hdi_parker_park(&worker->parker); /* IDLE-2: takes the token. */
+    const bool claimed = hdi_idle_unpark(&dispatcher->idle, worker->index);
+    if (woken || claimed) worker->tired = false;
+    if (!woken && claimed) hdi_parker_park(&worker->parker); /* IDLE-2: takes the token. */
     /* What was seen cannot be taken while a thief is at work there: let it go on. */
     if (look_again) hdi_thread_yield();
 }
@@ -309,34 +487,41 @@ static void sleep_until_claimed(struct hdi_worker *worker, bool all_parked)
 /* Step 7. Returns a task only if one was left in the LIFO slot. */
 static struct hd_task *park(struct hdi_worker *worker)
 {
-    struct hd_runtime *runtime = worker->exec.runtime;
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
     struct hd_task *task = hdi_lifo_flush(&worker->lifo);
     if (task) return task;
     if (hdi_stack_cache_trim(&worker->stacks)) return NULL; /* A step; then look again. */
-    worker->parking = true;
+    worker->injects = true;
     worker->busy_since = 0;
-    const bool all_parked = hdi_idle_park(&runtime->idle, worker->index, worker->searching);
+    bool all_parked = hdi_idle_park(&dispatcher->idle, worker->index, worker->searching);
+    if (dispatcher->elastic) all_parked = hdi_dispatcher_all_parked(dispatcher);
     sleep_until_claimed(worker, all_parked);
     worker->searching = true;
-    worker->parking = false;
+    worker->injects = worker->queue.shape == HDI_RUNQ_NONE;
     return NULL;
 }
 
-/* The next task; NULL when the runtime stops. */
+/* The next task; NULL when the dispatcher stops. */
 static struct hd_task *next_task(struct hdi_worker *worker)
 {
-    struct hd_runtime *runtime = worker->exec.runtime;
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
     for (;;) {
         struct hd_task *task = worker->handed;
         worker->handed = NULL;
         if (!task) task = hdi_find_local(worker);
+        if (!task && hdi_keeper_poll_all(worker)) task = hdi_find_local(worker);
         if (!task) task = search(worker);
         if (!task) task = park(worker);
         if (task) {
-            if (worker->searching) end_search(worker);
+            if (worker->searching) hdi_worker_end_search(worker);
+            if (hdi_unlikely(worker->timers.unpublished)) hdi_keeper_publish(worker);
             return task;
         }
-        if (hdi_load_acquire(&runtime->stopping) && !hdi_find_visible(runtime)) return NULL;
+        if (hdi_load_acquire(&dispatcher->stopping) && !sees_work(worker)) return NULL;
+        if (hdi_unlikely(worker->tired)) {
+            worker->tired = false;
+            if (hdi_elastic_leave(worker)) return NULL;
+        }
     }
 }
 
@@ -352,6 +537,20 @@ void hdi_worker_leave(struct hdi_worker *worker)
     hdi_thread_set_self(NULL);
 }
 
+void hdi_worker_give_back(struct hdi_worker *worker)
+{
+    hdi_stack_cache_fini(&worker->stacks);
+    for (unsigned i = 0; i < HDI_TASK_CLASSES; i++) hdi_slab_cache_fini(&worker->tasks[i]);
+}
+
+static void end_thread(struct hdi_worker *worker)
+{
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
+    if (dispatcher == &dispatcher->runtime->main) return;
+    hdi_worker_give_back(worker);
+    if (!worker->gone) hdi_fetch_sub_acq_rel(&dispatcher->live, 1); /* R: the last touch */
+}
+
 void hdi_worker_main(void *arg)
 {
     struct hdi_worker *worker = arg;
@@ -359,7 +558,8 @@ void hdi_worker_main(void *arg)
     hdi_worker_enter(worker);
     if (report && hdi_overflow_thread_init(&worker->overflow) != 0) worker->overflow.base = NULL;
     for (struct hd_task *task; (task = next_task(worker));) run(worker, task);
-    if (worker->searching) end_search(worker);
+    if (worker->searching) hdi_worker_end_search(worker);
     if (report) hdi_overflow_thread_fini(&worker->overflow);
     hdi_worker_leave(worker);
+    end_thread(worker);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * worker: one thread's share of a runtime: its queues, caches and counters.
+ * worker: one thread's share of a dispatcher: its queues, caches and counters.
  *
  * Lifecycle
  *
@@ -10,11 +10,12 @@
  *      +- nothing local -+       +-------------------------+
  *
  * Finding work (sched/find.c), each step only if the ones before brought nothing:
- *   1. every `interval` runs: the injection queue first
+ *   1. every `interval` runs: the injection queue first; every other time the inbox
  *   2. the LIFO slot, at most lifo_cap times in a row
  *   3. the local queue
  *   4. the LIFO slot again, if the cap held it back and the queue is empty
- *   5. the injection queue: a fair share goes to the local queue, where thieves see it
+ *   5. the inbox, where tasks are that only this worker may run; the injection queue: a
+ *      fair share goes to the local queue, where thieves see it
  *   6. search: steal from others, a bounded scan from a random start, and the injection
  *      queue, for some rounds; on the last round also LIFO slots of stuck workers
  *   7. park
@@ -28,6 +29,7 @@
  *   injection  at place k (from 0): it leaves the queue within I * ceil((k + 1) / 4) runs
  *              of any one worker; within I * (k + 1) where that one's ring is full, and
  *              twice that under the local policy.
+ *   inbox      at place k: within 2 * I * (k + 1) runs of its worker.
  *   deque      newer tasks overtake, but with q older ones it runs within I * (q + 1)
  *              runs, twice that while the injection queue is never empty.
  */
@@ -38,10 +40,12 @@
 #include "ctx/overflow.h"
 #include "os/slab.h"
 #include "os/thread.h"
+#include "sched/inject.h"
 #include "sched/lifo.h"
 #include "sched/park.h"
 #include "sched/runq.h"
 #include "task/exec.h"
+#include "wait/timer.h"
 
 enum { HDI_TASK_CLASSES = 5 };
 
@@ -90,20 +94,32 @@ static inline void hdi_count(_Atomic(uint64_t) *counter)
 /* All fields are the worker's own, except where noted. */
 struct hdi_worker {
     struct hdi_exec exec; /* first: the thread's self pointer is this */
-    unsigned index;
+    struct hd_dispatcher *dispatcher; /* constant */
+    unsigned index;       /* in the dispatcher's array */
     bool searching;       /* counted in idle.counts */
-    bool parking;         /* between "no work" and awake again: local submits are injected */
+    bool injects;         /* local submits are injected: between "no work" and awake again,
+                           * and always without a local queue */
+    bool tired;           /* elastic: had nothing to do for long */
+    bool started;         /* has a thread that was not joined; dispatcher->grow */
+    bool gone;            /* elastic: that thread leaves, or has left; dispatcher->grow */
     unsigned nested;      /* stackless tasks run inside the poll of another */
-    bool alone;           /* the runtime has no other worker */
-    bool direct;          /* fibers may switch to each other without the loop: not in sim */
+    bool alone;           /* the dispatcher has no other worker */
+    bool direct;          /* runs may be granted: not in sim */
     struct hdi_fp_control dead_fp; /* where an ended fiber's control words go */
+    void (*look)(void *arg); /* for a fiber that is visited (hdi_worker_visit), */
+    void *look_arg;          /* and with what */
     struct hd_task *handed; /* taken from a queue by a fiber that left, to be run next */
     unsigned lifo_cap;    /* the option, at hand */
     unsigned lifo_run;    /* LIFO hits in a row */
     unsigned tick;        /* runs since the injection queue was looked at first */
     unsigned interval;    /* the counter of the same name, at hand */
     bool oldest_turn;     /* whose turn it was at the last such look (sched/find.c) */
+    bool inbox_turn;
     unsigned budget;      /* runs until maintenance */
+    unsigned clock_runs;  /* runs between two looks at the clock, if there are timers */
+    unsigned clock_left;  /* runs until the next */
+    unsigned granted;     /* runs that need not go through the loop, when it was last left, */
+    unsigned quick;       /* and how many of them are left; 0 in sim */
     int64_t busy_since;   /* start of the measured stretch; 0: none */
     uint64_t id_next, id_end; /* a block of task ids */
     _Atomic(uint64_t) *digest; /* its own, or in sim the one of the runtime; relaxed */
@@ -114,8 +130,10 @@ struct hdi_worker {
     struct hdi_overflow_thread overflow;
     struct hdi_thread thread;
 
+    alignas(HDI_CACHE_LINE) struct hdi_timers timers; /* under their lock, any thread */
     alignas(HDI_CACHE_LINE) struct hdi_lifo lifo;   /* thieves too */
     struct hdi_runq queue;                          /* thieves too */
+    struct hdi_inject inbox;                        /* any thread: HD_PINNED tasks */
     alignas(HDI_CACHE_LINE) struct hdi_parker parker; /* any thread unparks */
     alignas(HDI_CACHE_LINE) struct hdi_counters counters;
 };
@@ -131,12 +149,26 @@ static inline struct hdi_worker *hdi_worker_self(void)
 /* A worker thread's life. */
 void hdi_worker_main(void *arg);
 
+/* Have the running fiber wait until `task`, which is in no queue, has run once. */
+void hdi_worker_run_inline(struct hdi_worker *worker, struct hd_task *task);
+
+/* The worker is no longer counted as searching; if it was the last, others may be needed. */
+void hdi_worker_end_search(struct hdi_worker *worker);
+
+/* Give the caches' content to the runtime, which goes on without this worker. */
+void hdi_worker_give_back(struct hdi_worker *worker);
+
 /* Run one task that was taken from a queue. */
 void hdi_worker_run(struct hdi_worker *worker, struct hd_task *task);
 
 /* Adapt the interval to the measured length of a run: short runs, rare looks at the
  * injection queue. */
 void hdi_worker_adapt(struct hdi_worker *worker, uint64_t run_ns);
+
+/* Call look(arg) on the stack of a fiber that sleeps; it must not switch. Returns false if the
+ * fiber does not sleep, or has never run. Context: the worker, between tasks. */
+bool hdi_worker_visit(struct hdi_worker *worker, struct hd_task *task, void (*look)(void *arg),
+                      void *arg);
 
 /* Make the calling thread run as this worker, or as none. */
 void hdi_worker_enter(struct hdi_worker *worker);

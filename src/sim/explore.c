@@ -80,7 +80,7 @@ static int pick_fresh(struct hdi_explore *x, const struct hdi_choice *choice)
     return -EPROTO;
 }
 
-static struct hdi_decision *path_slot(struct hdi_explore *x)
+static struct hdi_explore_decision *path_slot(struct hdi_explore *x)
 {
     if (hdi_unlikely(x->depth == x->path_room)) {
         x->path_room = x->path_room ? 2 * x->path_room : 256;
@@ -94,7 +94,7 @@ int hdi_explore_choose(struct hdi_explore *x, const struct hdi_choice *choice)
 {
     HDI_ASSERT(choice->count >= 1 && choice->count <= HDI_ALTERNATIVES_MAX); /* EXPLORE-1 */
     if (choice->count == 1) return 0;
-    struct hdi_decision *d = path_slot(x);
+    struct hdi_explore_decision *d = path_slot(x);
     if (x->depth < x->fixed) {
         if (memcmp(&d->choice, choice, sizeof(*choice)) != 0) return -EPROTO;
     } else {
@@ -117,7 +117,7 @@ int hdi_explore_choose(struct hdi_explore *x, const struct hdi_choice *choice)
 static bool advance(struct hdi_explore *x)
 {
     while (x->depth > 0) {
-        struct hdi_decision *d = &x->path[x->depth - 1];
+        struct hdi_explore_decision *d = &x->path[x->depth - 1];
         const unsigned next = next_affordable(&d->choice, d->left, d->picked + 1u);
         if (next < d->choice.count) {
             d->picked = (uint8_t)next;

@@ -72,7 +72,7 @@ struct hdi_explore_stats {
     bool pruned;        /* some alternative was too dear */
 };
 
-struct hdi_decision {
+struct hdi_explore_decision {
     uint8_t picked;
     struct hdi_choice choice;
     uint16_t left[HDI_BUDGETS]; /* before this decision */
@@ -83,7 +83,7 @@ struct hdi_explore {
     struct hdi_explore_config config;
     struct hdi_explore_stats stats;
     struct hdi_prng prng;
-    struct hdi_decision *path; /* [0, depth) is the execution so far */
+    struct hdi_explore_decision *path; /* [0, depth) is the execution so far */
     uint32_t path_room;
     uint32_t depth;
     uint32_t fixed; /* [depth, fixed) is yet to be replayed */

@@ -33,11 +33,11 @@ struct thread {
     const volatile void *waits_on; /* futex, or NULL */
     struct thread *joins;
     uint32_t waits_since; /* order among waiters */
+    int64_t deadline_ns;  /* of its wait; INT64_MAX: none */
     uint32_t last_operation, last_move, last_pause;
     uint32_t pauses_alone; /* in a row without another thread's move */
     uint32_t yields_to; /* threads that must move before it runs again after a pause */
     int wait_result;
-    bool timed;
     bool chosen; /* for its next operation: no decision is needed there */
     bool ended;
 };
@@ -57,6 +57,7 @@ static struct {
     unsigned threads_used, alive;
     uint32_t enabled, paused, sleepers; /* sets of threads; sleepers may wake unasked */
     uint32_t moves, waits;
+    int64_t now_ns;
     uint32_t records, names_used;
     bool calm; /* decisions are not asked for */
     struct thread threads[HDI_MODEL_THREADS_MAX];
@@ -309,10 +310,22 @@ static struct thread *nth(uint32_t set, unsigned first, unsigned n)
     return NULL;
 }
 
+int64_t hdi_model_now(void)
+{
+    return m.now_ns;
+}
+
+void hdi_model_pass(int64_t until_ns)
+{
+    if (until_ns > m.now_ns) m.now_ns = until_ns;
+}
+
 /* A wait ends unasked. This is a step of its own: a later wake finds nobody. */
 static void expire(struct thread *t)
 {
-    t->wait_result = t->timed ? -ETIMEDOUT : 0;
+    const bool timed = t->deadline_ns != INT64_MAX;
+    if (timed) hdi_model_pass(t->deadline_ns);
+    t->wait_result = timed ? -ETIMEDOUT : 0;
     hdi_model_record(HDI_STEP_EXPIRE, t->waits_on, NULL)->thread = (uint8_t)index_of(t);
     t->waits_on = NULL;
     m.enabled |= bit(t);
@@ -399,7 +412,7 @@ void hdi_model_pause(void)
 
 /* ---- Futex ------------------------------------------------------------------------ */
 
-int hdi_model_futex_wait(volatile void *addr, uint32_t expected, bool timed)
+int hdi_model_futex_wait(volatile void *addr, uint32_t expected, int64_t deadline_ns)
 {
     struct thread *const t = m.current;
     if (!t) return -EAGAIN;
@@ -413,9 +426,9 @@ int hdi_model_futex_wait(volatile void *addr, uint32_t expected, bool timed)
     if (value != expected) return -EAGAIN;
     t->waits_on = addr;
     t->waits_since = m.waits++;
-    t->timed = timed;
+    t->deadline_ns = deadline_ns;
     m.enabled &= ~bit(t);
-    if (timed || m.config.early_wakes) m.sleepers |= bit(t);
+    if (deadline_ns != INT64_MAX || m.config.early_wakes) m.sleepers |= bit(t);
     yield();
     return t->wait_result;
 }
@@ -557,6 +570,7 @@ static void run_execution(void (*body)(void *), void *arg)
     m.threads_used = m.alive = 0;
     m.enabled = m.paused = m.sleepers = 0;
     m.moves = m.waits = 0;
+    m.now_ns = 0;
     m.records = m.names_used = 0;
     m.calm = false;
     hdi_mm_begin(m.config.memory);

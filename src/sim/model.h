@@ -17,6 +17,7 @@
  *   - A futex wake takes waiters in the order they came, as Linux does. A timed wait may
  *     time out at any point for one preemption, and for free when nothing else can happen.
  *     With `early_wakes` every wait may also return 0 without a wake, for one preemption.
+ *   - The clock stands at 0. When a wait times out it moves on to the wait's deadline.
  *   - Thread start, join of an ended thread and a buffered store are no scheduling points:
  *     no other thread can tell when they happen. Neither is the return from a wait: the
  *     thread is chosen once, for its next operation.
@@ -104,10 +105,6 @@ bool hdi_model_active(void);
 noreturn void hdi_model_fail(enum hdi_verdict verdict, const char *file, int line,
                              const char *text);
 
-/* Announce a plain access to data that threads hand to each other. Not a scheduling
- * point. Two accesses race if one writes and neither happens before the other. */
-void hdi_model_plain(const volatile void *addr, bool write, const char *file, int line);
-
 /* Blocks of hdi_model_alloc() not freed. */
 unsigned hdi_model_live(void);
 
@@ -118,6 +115,9 @@ unsigned hdi_model_any(unsigned count);
  * pause, stores arrive in order. For what is not the scenario's subject, like starting and
  * stopping a runtime; each execution begins with it off. */
 void hdi_model_calm(bool calm);
+
+/* Let time pass: hdi_clock_now() is at least until_ns from now on. Not a scheduling point. */
+void hdi_model_pass(int64_t until_ns);
 
 /* For the trace: the name of an object, of a thread (NULL is the caller), a remark.
  * Strings are kept, not copied. */

@@ -3,12 +3,12 @@
  * world: the sim world: one thread, virtual time, and every choice drawn from the seed.
  *
  * There are no worker threads. A plain thread that waits (a join, a drain) drives: it
- * runs tasks one by one until what it waits for has happened. Which task, or, in the
- * order HD_SIM_WORKERS, which worker, is drawn from one generator; all queues, words
+ * runs tasks one by one until what it waits for has happened. Which dispatcher's task, or,
+ * in the order HD_SIM_WORKERS, which worker, is drawn from one generator; all queues, words
  * and counters are the ones of the live world.
  *
  * Time passes by STEP_NS a run, so that a program that watches the clock sees it move,
- * and jumps to the deadline of a waiting thread when nothing can run.
+ * and jumps to the next timer, or to the deadline of a waiting thread, when nothing can run.
  *
  * Other OS threads may take part, at the price of determinism: only one drives at a
  * time, and the others wait for events. Level D3 holds while one thread does it all.
@@ -38,15 +38,15 @@ static uint64_t sim_entropy(struct hd_runtime *runtime)
     return runtime->options.seed;
 }
 
-static int sim_start(struct hd_runtime *runtime)
+static int sim_start(struct hd_dispatcher *dispatcher)
 {
-    (void)runtime;
+    hdi_store_release(&dispatcher->live, dispatcher->worker_count);
     return 0;
 }
 
-static void sim_stop(struct hd_runtime *runtime)
+static void sim_stop(struct hd_dispatcher *dispatcher)
 {
-    (void)runtime;
+    (void)dispatcher;
 }
 
 /* Something happened that a waiting thread may have waited for. */
@@ -71,11 +71,17 @@ static void note_thread(struct hd_runtime *runtime)
     hdi_store_release(&runtime->sim.foreign, true);
 }
 
-static void sim_notify(struct hd_runtime *runtime)
+static void sim_notify(struct hd_dispatcher *dispatcher)
 {
+    struct hd_runtime *runtime = dispatcher->runtime;
     if (driving(runtime)) return; /* The driver looks anyway. */
     note_thread(runtime);
     announce(runtime);
+}
+
+static void sim_rouse(struct hdi_worker *worker)
+{
+    sim_notify(worker->dispatcher);
 }
 
 static void sim_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word)
@@ -86,34 +92,70 @@ static void sim_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word)
     if (hdi_load_acquire(&runtime->sim.foreign)) hdi_futex_wake(&runtime->sim.event, INT32_MAX);
 }
 
+/* Time ends just before HD_FOREVER, and does not turn round. */
+static void pass_time(struct hd_runtime *runtime)
+{
+    const int64_t now_ns = sim_now(runtime);
+    set_now(runtime, now_ns < INT64_MAX - STEP_NS ? now_ns + STEP_NS : INT64_MAX - 1);
+}
+
 /* One worker's turn. Returns whether it ran a task. */
 static bool turn(struct hd_runtime *runtime, struct hdi_worker *worker)
 {
     void *outer = hdi_thread_self(); /* The driver may be a fiber of another runtime. */
     hdi_worker_enter(worker);
+    worker->exec.coarse_ns = sim_now(runtime);
+    hdi_keeper_poll(worker);
     hdi_find_gather(worker);
-    struct hd_task *task = hdi_find_local(worker);
-    if (!task && runtime->worker_count > 1) {
-        task = hdi_find_steal(worker, runtime->worker_count, false);
-    }
+    struct hd_task *task = worker->handed;
+    worker->handed = NULL;
+    if (!task) task = hdi_find_local(worker);
+    const unsigned count = worker->dispatcher->worker_count;
+    if (!task && count > 1) task = hdi_find_steal(worker, count, false);
     if (task) {
         hdi_worker_run(worker, task);
-        set_now(runtime, sim_now(runtime) + STEP_NS);
+        if (runtime->sim.ran) runtime->sim.ran(task);
+        pass_time(runtime);
     }
     hdi_worker_leave(worker);
     hdi_thread_set_self(outer);
     return task != NULL;
 }
 
+/* The workers of all dispatchers. */
+static unsigned count_workers(struct hd_runtime *runtime)
+{
+    unsigned count = 0;
+    hdi_mutex_lock(&runtime->list);
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) count += d->worker_count;
+    hdi_mutex_unlock(&runtime->list);
+    return count;
+}
+
+/* The one at this place among them, as a guest of its dispatcher; NULL if there are fewer. */
+static struct hdi_worker *worker_at(struct hd_runtime *runtime, unsigned place)
+{
+    hdi_mutex_lock(&runtime->list);
+    struct hd_dispatcher *d = runtime->dispatchers;
+    for (; d && place >= d->worker_count; d = d->next) place -= d->worker_count;
+    if (d) hdi_dispatcher_enter(d); /* POOL-2 */
+    hdi_mutex_unlock(&runtime->list);
+    return d ? &d->workers[place] : NULL;
+}
+
 /* Run one task. Returns false if none is ready. */
 static bool step(struct hd_runtime *runtime)
 {
-    const unsigned count = runtime->worker_count;
+    const unsigned count = count_workers(runtime);
     const unsigned first = count > 1 ? hdi_prng_below(&runtime->sim.prng, count) : 0;
-    for (unsigned i = 0; i < count; i++) {
-        if (turn(runtime, &runtime->workers[(first + i) % count])) return true;
+    bool ran = false;
+    for (unsigned i = 0; i < count && !ran; i++) {
+        struct hdi_worker *worker = worker_at(runtime, (first + i) % count);
+        if (!worker) continue;
+        ran = turn(runtime, worker);
+        hdi_dispatcher_leave(worker->dispatcher);
     }
-    return false;
+    return ran;
 }
 
 /* Nothing is ready, as when the last worker parks: tell whoever drains, once. Returns
@@ -142,16 +184,31 @@ static int wait_for_event(struct hd_runtime *runtime, uint32_t event, int64_t de
     return hdi_futex_wait(&runtime->sim.event, event, limit);
 }
 
-/* Nothing is ready. With other threads about, one of them may change that. */
+static int64_t next_timer(struct hd_runtime *runtime)
+{
+    int64_t earliest_ns = INT64_MAX;
+    hdi_mutex_lock(&runtime->list);
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
+        const int64_t next_ns = hdi_keeper_next(d);
+        if (next_ns < earliest_ns) earliest_ns = next_ns;
+    }
+    hdi_mutex_unlock(&runtime->list);
+    return earliest_ns;
+}
+
+/* Nothing is ready: time jumps to when something is. With other threads about, one of them
+ * may do something first. */
 static int wait_for_others(struct hd_runtime *runtime, uint32_t event, int64_t deadline_ns)
 {
+    const int64_t timer_ns = next_timer(runtime);
+    const int64_t until_ns = timer_ns < deadline_ns ? timer_ns : deadline_ns;
     if (!hdi_load_acquire(&runtime->sim.foreign)) {
-        if (deadline_ns == INT64_MAX) return -EDEADLK;
-    } else if (wait_for_event(runtime, event, deadline_ns) != -ETIMEDOUT) {
+        if (until_ns == INT64_MAX) return -EDEADLK;
+    } else if (wait_for_event(runtime, event, until_ns) != -ETIMEDOUT) {
         return 0;
     }
-    set_now(runtime, deadline_ns);
-    return -ETIMEDOUT;
+    if (until_ns > sim_now(runtime)) set_now(runtime, until_ns);
+    return timer_ns <= deadline_ns ? 0 : -ETIMEDOUT;
 }
 
 /* Context: holder of sim.drive. */
@@ -172,6 +229,18 @@ static int drive(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t e
     return 0;
 }
 
+static void report_deadlock(struct hd_runtime *runtime)
+{
+    if (runtime->options.deadlock != HD_DEADLOCK_REPORT) return;
+    if (hdi_load_acquire(&runtime->closing)) return; /* What is left ends by a cancel. */
+    struct hdi_worker *worker = &runtime->main.workers[0];
+    void *outer = hdi_thread_self();
+    hdi_worker_enter(worker);
+    hdi_deadlock_report(worker);
+    hdi_worker_leave(worker);
+    hdi_thread_set_self(outer);
+}
+
 static int sim_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t expected,
                     int64_t deadline_ns)
 {
@@ -186,6 +255,7 @@ static int sim_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_
             const bool report =
                 runtime->options.report_overflow && hdi_overflow_thread_init(&overflow) == 0;
             const int err = drive(runtime, word, expected, deadline_ns);
+            if (err == -EDEADLK) report_deadlock(runtime);
             if (report) hdi_overflow_thread_fini(&overflow);
             hdi_mutex_unlock(&runtime->sim.drive);
             if (hdi_load_acquire(&runtime->sim.foreign)) announce(runtime);
@@ -203,6 +273,8 @@ const struct hdi_world hdi_world_sim = {
     .start = sim_start,
     .stop = sim_stop,
     .notify = sim_notify,
+    .rouse = sim_rouse,
+    .rouse_all = sim_notify,
     .wait = sim_wait,
     .wake = sim_wake,
 };

@@ -11,6 +11,7 @@
 
 #include "ctx/context.h"
 #include "os/thread.h"
+#include "task/state.h"
 #include "task/task.h"
 
 /* What is done with a fiber that switched away, once its context is saved
@@ -18,6 +19,8 @@
 enum hdi_after {
     HDI_AFTER_YIELD,
     HDI_AFTER_PARK,
+    HDI_AFTER_MOVE, /* its home is another dispatcher now: into the queue there */
+    HDI_AFTER_HOLD, /* another task holds it (HDI_UNUSUAL_INLINE) */
 };
 
 /* EXEC-1: `left` and `dead_stack` are set only between a fiber's leaving and the
@@ -28,9 +31,12 @@ struct hdi_exec {
     struct hd_task *left;       /* the fiber that switched away and is not settled yet */
     enum hdi_after after;       /* what is to be done with it */
     struct hd_runtime *runtime;
+    struct hdi_timers *timers;  /* the wheel of those who start timers here */
+    int64_t coarse_ns;          /* the clock as last read on this thread, for reports */
     struct hdi_stack *dead_stack; /* the stack of a fiber that has ended, */
     struct hdi_context dead;      /* and what is left of its context */
-    struct hdi_fp_control *left_fp; /* where to save the control words of an HD_SAVE_FP fiber */
+    struct hdi_fp_control *left_fp; /* where to save the control words of an HD_SAVE_FP fiber
+                                     * that leaves; NULL otherwise */
     struct hdi_fp_control fp;       /* the thread's own while such a fiber runs */
 };
 
@@ -56,23 +62,42 @@ struct hdi_context *hdi_sched_next(struct hdi_exec *exec);
  * Context: first thing after every switch, on the side that was switched to. */
 void hdi_sched_settle(struct hdi_exec *exec);
 
+/* Part of the above: a ready task gives way to others. */
+void hdi_sched_give_way(struct hdi_exec *exec, struct hd_task *task);
+
 /* End the running fiber, whose result is in the task. Context: fiber. */
 noreturn void hdi_sched_exit(struct hdi_exec *exec);
 
+/* ---- what sync/hold.c provides ---- */
+
+/* The running fiber is about to leave while it holds locks of its thread. */
+void hdi_hold_fail(struct hd_task *task);
+
+/* task/fiber.c: what hdi_fiber_leave() leaves out. */
+void hdi_fiber_leave_unusual(struct hdi_exec *exec, struct hd_task *task);
+
 /* ---- switching ---- */
 
-/* A fiber has just been switched to. Another fiber may have switched here directly. */
+/* A fiber has just been switched to. Another fiber may have switched here directly; one that
+ * parked, the common case, is settled at once. */
 HDI_ALWAYS_INLINE void hdi_exec_arrived(void)
 {
     struct hdi_exec *exec = hdi_exec_self();
-    if (exec->left || exec->dead_stack) hdi_sched_settle(exec);
+    struct hd_task *left = exec->left;
+    if (hdi_likely(left && exec->after == HDI_AFTER_PARK && !left->unusual && !HDI_MODEL)) {
+        exec->left = NULL;
+        const enum hdi_next next = hdi_transition_to_idle(&left->word, left->phase);
+        if (hdi_unlikely(next == HDI_NEXT_SUBMIT)) hdi_sched_give_way(exec, left);
+    } else if (left || exec->dead_stack) {
+        hdi_sched_settle(exec);
+    }
 }
 
 /* Run a fiber until some fiber switches back here.
  * Context: the scheduler's stack. The fiber is current, RUNNING and prepared. */
 HDI_ALWAYS_INLINE void hdi_fiber_resume(struct hdi_exec *exec, struct hd_task *task)
 {
-    if (hdi_unlikely(task->save_fp)) {
+    if (hdi_unlikely(task->unusual & HDI_UNUSUAL_SAVE_FP)) {
         hdi_fp_save(&exec->fp);
         hdi_fp_load(&task->fiber.fp);
     }
@@ -80,6 +105,7 @@ HDI_ALWAYS_INLINE void hdi_fiber_resume(struct hdi_exec *exec, struct hd_task *t
     if (hdi_unlikely(exec->left_fp != NULL)) {
         hdi_fp_save(exec->left_fp);
         hdi_fp_load(&exec->fp);
+        exec->left_fp = NULL;
     }
     hdi_sched_settle(exec);
 }
@@ -89,9 +115,9 @@ HDI_ALWAYS_INLINE void hdi_fiber_resume(struct hdi_exec *exec, struct hd_task *t
 HDI_ALWAYS_INLINE void hdi_fiber_leave(struct hdi_exec *exec, enum hdi_after after)
 {
     struct hd_task *task = exec->current;
+    if (hdi_unlikely(task->unusual)) hdi_fiber_leave_unusual(exec, task);
     exec->left = task;
     exec->after = after;
-    exec->left_fp = task->save_fp ? &task->fiber.fp : NULL;
     hdi_context_switch(&task->fiber.context, hdi_sched_next(exec));
     hdi_exec_arrived();
 }

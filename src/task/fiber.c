@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/mutant.h"
 #include "task/exec.h"
+#include "task/local.h"
 #include "task/state.h"
 
 static void fiber_main(void *arg)
@@ -21,6 +22,7 @@ static void fiber_main(void *arg)
     hdi_context_entered(&task->fiber.context);
     hdi_exec_arrived();
     task->result = task->fiber.fn(task->fiber.arg);
+    if (hdi_unlikely(task->locals != NULL)) hdi_locals_end(task);
     struct hdi_exec *exec = hdi_exec_self(); /* asked for only now: fn may have moved */
     HD_CHECK(exec && exec->current == task);
     hdi_sched_exit(exec);
@@ -29,10 +31,17 @@ static void fiber_main(void *arg)
 void hdi_fiber_prepare(struct hd_task *task, struct hdi_stack *stack)
 {
     task->fiber.stack = stack;
+    task->fiber.waiter = NULL;
     stack->owner = task;
-    task->canary = stack->guard == HD_GUARD_CANARY;
-    if (task->save_fp) hdi_fp_save(&task->fiber.fp); /* It starts with the worker's words. */
+    if (stack->guard == HD_GUARD_CANARY) task->unusual |= HDI_UNUSUAL_CANARY;
+    if (task->unusual & HDI_UNUSUAL_SAVE_FP) hdi_fp_save(&task->fiber.fp); /* It starts with the worker's words. */
     hdi_context_prepare(&task->fiber.context, stack, fiber_main, task);
+}
+
+void hdi_fiber_leave_unusual(struct hdi_exec *exec, struct hd_task *task)
+{
+    if (task->unusual & HDI_UNUSUAL_HOLDS) hdi_hold_fail(task);
+    if (task->unusual & HDI_UNUSUAL_SAVE_FP) exec->left_fp = &task->fiber.fp;
 }
 
 void hd_yield(void)
@@ -52,7 +61,10 @@ int hd_park(void)
     struct hd_task *task = exec->current;
     /* Relaxed: a cancel we miss here has set NOTIFIED, and the park will not sleep. */
     if (hdi_word_cancelled(hdi_load_relaxed(&task->word))) return -ECANCELED;
-    if (!hdi_transition_take_notified(&task->word)) hdi_fiber_leave(exec, HDI_AFTER_PARK);
+    if (!hdi_transition_take_notified(&task->word)) {
+        task->fiber.since_ns = exec->coarse_ns;
+        hdi_fiber_leave(exec, HDI_AFTER_PARK);
+    }
     return hdi_word_cancelled(hdi_load_relaxed(&task->word)) ? -ECANCELED : 0;
 }
 

@@ -28,11 +28,13 @@
 
 #include "base/check.h"
 #include "task/exec.h"
+#include "task/local.h"
 #include "task/state.h"
 
 /* `joiner` is a task, or tagged: */
 #define JOINER_IS_THREAD  ((uintptr_t)1) /* a struct hdi_thread_joiner */
 #define JOINER_IS_COUNTED ((uintptr_t)2) /* a task, with a reference */
+#define JOINER_IS_NODE    ((uintptr_t)3) /* a struct hdi_node of a wait for several things */
 #define JOINER_TAGS       ((uintptr_t)3)
 
 enum { JOINER_SPINNING, JOINER_SLEEPING, JOINER_DONE };
@@ -45,6 +47,10 @@ struct hdi_thread_joiner {
 static void wake_joiner(struct hd_runtime *runtime, uintptr_t joiner)
 {
     void *who = (void *)(joiner & ~JOINER_TAGS);
+    if ((joiner & JOINER_TAGS) == JOINER_IS_NODE) {
+        hdi_wait_joined(who);
+        return;
+    }
     if (joiner & JOINER_IS_COUNTED) {
         struct hd_runtime *host = ((struct hd_task *)who)->runtime;
         hdi_task_wake(who, true); /* JOIN-1 */
@@ -62,6 +68,7 @@ static void wake_joiner(struct hd_runtime *runtime, uintptr_t joiner)
 
 void hdi_task_complete(struct hd_task *task, int result)
 {
+    if (hdi_unlikely(task->locals != NULL)) hdi_locals_end(task); /* a fiber that never ran */
     task->result = result;
     struct hd_runtime *runtime = task->runtime;
     uintptr_t joiner;
@@ -79,8 +86,10 @@ void hdi_task_complete(struct hd_task *task, int result)
 
 void hdi_task_end_state(struct hd_task *task)
 {
+    if (hdi_unlikely(task->poll.waits != NULL)) hdi_wait_end_all(task);
+    if (hdi_unlikely(task->locals != NULL)) hdi_locals_end(task);
     if (task->poll.drop) task->poll.drop(hdi_task_state(task));
-    if (task->large) free(task->poll.large_state);
+    if (task->large) free(hdi_task_state(task));
 }
 
 bool hdi_task_drop_idle(struct hd_task *task)
@@ -135,7 +144,9 @@ static bool unregister_task(struct hd_task *task)
 {
     const uintptr_t joiner = hdi_load_relaxed(&task->joiner);
     if (!hdi_transition_to_unjoined(&task->word)) return false;
-    if (joiner & JOINER_IS_COUNTED) uncount_joiner((struct hd_task *)(joiner & ~JOINER_TAGS));
+    if ((joiner & JOINER_TAGS) == JOINER_IS_COUNTED) {
+        uncount_joiner((struct hd_task *)(joiner & ~JOINER_TAGS));
+    }
     return true;
 }
 
@@ -144,9 +155,34 @@ static int join_from_fiber(struct hd_task *task, struct hd_task *self, int *resu
     while (!is_complete(task)) {
         if (hdi_word_cancelled(hdi_load_relaxed(&self->word))) return -ECANCELED;
         if (!register_task(task, self)) break;
-        hdi_fiber_leave(hdi_exec_self(), HDI_AFTER_PARK);
+        struct hdi_exec *exec = hdi_exec_self();
+        self->fiber.waiter = hdi_waits_for_task(task);
+        self->fiber.since_ns = exec->coarse_ns;
+        hdi_fiber_leave(exec, HDI_AFTER_PARK);
+        self->fiber.waiter = NULL;
         if (is_complete(task) || !unregister_task(task)) break;
     }
+    return finish(task, result);
+}
+
+bool hdi_task_join_begin(struct hd_task *task, struct hdi_node *node)
+{
+    hdi_store_relaxed(&task->joiner, (uintptr_t)node | JOINER_IS_NODE);
+    return hdi_transition_to_joining(&task->word);
+}
+
+bool hdi_task_join_leave(struct hd_task *task)
+{
+    return hdi_transition_to_unjoined(&task->word);
+}
+
+bool hdi_task_ended(struct hd_task *task)
+{
+    return is_complete(task);
+}
+
+int hdi_task_join_finish(struct hd_task *task, int *result)
+{
     return finish(task, result);
 }
 
@@ -176,7 +212,7 @@ static int sleep_for_done(struct hd_task *task, struct hdi_thread_joiner *joiner
     return 0;
 }
 
-static int join_from_thread(struct hd_task *task, int *result, int64_t deadline)
+int hdi_task_join_thread(struct hd_task *task, int *result, int64_t deadline)
 {
     struct hdi_thread_joiner joiner = {JOINER_SPINNING};
     hdi_store_relaxed(&task->joiner, (uintptr_t)&joiner | JOINER_IS_THREAD);
@@ -190,16 +226,10 @@ static int join_from_thread(struct hd_task *task, int *result, int64_t deadline)
 int hd_join(hd_task *handle, int *result)
 {
     struct hd_task *self = hdi_task_self();
-    if (!self) return join_from_thread(handle, result, HD_FOREVER);
+    if (!self) return hdi_task_join_thread(handle, result, HD_FOREVER);
     if (self->kind != HDI_TASK_FIBER) return -EINVAL;
     if (self == handle) return -EDEADLK;
     return join_from_fiber(handle, self, result);
-}
-
-int hd_join_until(hd_task *handle, int *result, int64_t deadline)
-{
-    if (hdi_task_self()) return -EINVAL;
-    return join_from_thread(handle, result, deadline);
 }
 
 int hd_join_try(hd_task *handle, int *result)

@@ -34,6 +34,15 @@ bool hdi_transition_to_dropped(_Atomic(uint64_t) *word)
     }
 }
 
+bool hdi_transition_to_visited(_Atomic(uint64_t) *word)
+{
+    uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
+    do {
+        if (hdi_word_lifecycle(seen) != HDI_IDLE) return false;
+    } while (!hdi_cas_acq_rel(word, &seen, hdi_word_with(seen, HDI_RUNNING))); /* W */
+    return true;
+}
+
 bool hdi_transition_to_joining(_Atomic(uint64_t) *word)
 {
     uint64_t seen = hdi_load_acquire(word);

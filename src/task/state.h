@@ -3,8 +3,8 @@
  * state: the task word, and the only functions that change it: those on the way of every
  * switch at the end of this file, the others in state.c.
  *
- *   63        40 39       32 31     24 23        16 15       0
- *   | references | shields   | flags   | lifecycle  | unused  |
+ *   63        40 39       32 31     24 23        16   15      14     13     0
+ *   | references | shields   | flags   | lifecycle | phase | filling | case  |
  *
  *            spawn             run                park
  *   (none) ---------> SCHEDULED ----> RUNNING ----------> IDLE
@@ -14,7 +14,13 @@
  *                      +---------------- wake, cancel ------+
  *
  *   A fiber that yields stays RUNNING while it stands in the queue: what a wake means
- *   to it is the same, and two CAS are saved.
+ *   to it is the same, and two CAS are saved. So does one whose wait was decided: it goes
+ *   from IDLE to RUNNING, and to a queue, in the CAS that decides.
+ *
+ * Waits (wait/waiter.h). A fiber waits in the phase it finds in its word. Whoever ends the
+ * wait flips the phase, and says by `case` what happened; so of a completer, a timer and
+ * the cancelled fiber itself exactly one does. With FILLING the winner is not done yet,
+ * and the fiber sleeps on until it is.
  *
  * Flags
  *   NOTIFIED       a wake came while the task was RUNNING or SCHEDULED: it must run
@@ -55,6 +61,9 @@ enum hdi_lifecycle {
     HDI_COMPLETE,
 };
 
+#define HDI_WAIT_CASE       UINT64_C(0x3fff)
+#define HDI_WAIT_FILLING    (UINT64_C(1) << 14)
+#define HDI_WAIT_PHASE      (UINT64_C(1) << 15)
 #define HDI_LIFECYCLE_SHIFT 16
 #define HDI_LIFECYCLE_MASK  (UINT64_C(0xff) << HDI_LIFECYCLE_SHIFT)
 #define HDI_NOTIFIED        (UINT64_C(1) << 24)
@@ -90,6 +99,13 @@ static inline bool hdi_word_cancelled(uint64_t word)
     return (word & HDI_CANCELLED) && (word & HDI_SHIELD_MASK) == 0;
 }
 
+/* Whether the wait that began in `phase` has ended, and its winner is done. */
+static inline bool hdi_word_wait_over(uint64_t word, uint64_t phase)
+{
+    if ((word & HDI_WAIT_FILLING) && !HDI_MUTANT(waiter_half_filled)) return false;
+    return (word & HDI_WAIT_PHASE) != phase;
+}
+
 /* What the caller of a transition must do next. */
 enum hdi_next {
     HDI_NEXT_NOTHING,
@@ -107,6 +123,9 @@ HDI_STATE_MUST_USE enum hdi_next hdi_transition_to_cancelled(_Atomic(uint64_t) *
 
 /* An idle, cancelled, unshielded task ends without running. */
 HDI_STATE_MUST_USE bool hdi_transition_to_dropped(_Atomic(uint64_t) *word);
+
+/* An idle fiber is looked at on its own stack: RUNNING until hdi_transition_to_idle(). */
+HDI_STATE_MUST_USE bool hdi_transition_to_visited(_Atomic(uint64_t) *word);
 
 /* The handle's owner gives `joiner` to the completer; false if already COMPLETE. */
 HDI_STATE_MUST_USE bool hdi_transition_to_joining(_Atomic(uint64_t) *word);
@@ -250,8 +269,10 @@ static inline enum hdi_next hdi_transition_idle_mutated(_Atomic(uint64_t) *word,
 }
 #endif
 
-/* The run ended with nothing to do. SUBMIT if a wake came meanwhile. */
-HDI_STATE_MUST_USE static inline enum hdi_next hdi_transition_to_idle(_Atomic(uint64_t) *word)
+/* The run ended with nothing to do. SUBMIT if a wake came meanwhile, or if the fiber's
+ * wait, which began in `phase`, is over. */
+HDI_STATE_MUST_USE static inline enum hdi_next hdi_transition_to_idle(_Atomic(uint64_t) *word,
+                                                                     uint64_t phase)
 {
     uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
 #if HDI_MODEL
@@ -261,9 +282,56 @@ HDI_STATE_MUST_USE static inline enum hdi_next hdi_transition_to_idle(_Atomic(ui
 #endif
     for (;;) {
         HDI_ASSERT(hdi_word_lifecycle(seen) == HDI_RUNNING);
-        const bool again = seen & HDI_NOTIFIED;
+        const bool over = hdi_word_wait_over(seen, phase) && !HDI_MUTANT(word_idle_undecided);
+        const bool again = (seen & HDI_NOTIFIED) || over;
         const uint64_t to = hdi_word_with(seen & ~HDI_NOTIFIED, again ? HDI_SCHEDULED : HDI_IDLE);
         if (hdi_cas_acq_rel(word, &seen, to)) return again ? HDI_NEXT_SUBMIT : HDI_NEXT_NOTHING;
+    }
+}
+
+/* ---- deciding a fiber's wait ---- */
+
+enum hdi_decision {
+    HDI_DECISION_LOST,   /* another ended the wait */
+    HDI_DECISION_WON,
+    HDI_DECISION_SUBMIT, /* won, and the fiber is the caller's to submit: it is RUNNING */
+};
+
+/* End the wait that began in `phase`, with `which`. If FILLING is among it, the fiber stays
+ * where it is until hdi_transition_to_filled(). */
+HDI_STATE_MUST_USE static inline enum hdi_decision
+hdi_transition_to_decided(_Atomic(uint64_t) *word, uint64_t phase, uint64_t which)
+{
+    uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
+    for (;;) {
+        if ((seen & HDI_WAIT_PHASE) != phase) return HDI_DECISION_LOST;
+        uint64_t to = ((seen & ~HDI_WAIT_CASE) ^ HDI_WAIT_PHASE) | which;
+        const bool submit =
+            !(which & HDI_WAIT_FILLING) && hdi_word_lifecycle(seen) == HDI_IDLE;
+        if (submit) to = hdi_word_with(to, HDI_RUNNING);
+        if (HDI_MUTANT(waiter_blind_decide)) {
+            hdi_store_release(word, to);
+            return submit ? HDI_DECISION_SUBMIT : HDI_DECISION_WON;
+        }
+        if (hdi_cas_acq_rel(word, &seen, to)) { /* W */
+            return submit ? HDI_DECISION_SUBMIT : HDI_DECISION_WON;
+        }
+    }
+}
+
+/* The winner is done. SUBMIT: as above. */
+HDI_STATE_MUST_USE static inline enum hdi_decision
+hdi_transition_to_filled(_Atomic(uint64_t) *word)
+{
+    uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
+    for (;;) {
+        HDI_ASSERT(seen & HDI_WAIT_FILLING);
+        const bool submit = hdi_word_lifecycle(seen) == HDI_IDLE;
+        uint64_t to = seen & ~HDI_WAIT_FILLING;
+        if (submit) to = hdi_word_with(to, HDI_RUNNING);
+        if (hdi_cas_acq_rel(word, &seen, to)) { /* W */
+            return submit ? HDI_DECISION_SUBMIT : HDI_DECISION_WON;
+        }
     }
 }
 

@@ -156,7 +156,7 @@ TEST(parking_with_a_wake_remembered_schedules_instead)
         _Atomic(uint64_t) word = e.word;
         const bool again = e.flags & HDI_NOTIFIED;
         const uint64_t flags = e.flags & ~HDI_NOTIFIED;
-        EXPECT_EQ(hdi_transition_to_idle(&word), again ? HDI_NEXT_SUBMIT : HDI_NEXT_NOTHING);
+        EXPECT_EQ(hdi_transition_to_idle(&word, 0), again ? HDI_NEXT_SUBMIT : HDI_NEXT_NOTHING);
         EXPECT_WORD(word, make(again ? HDI_SCHEDULED : HDI_IDLE, 2, e.shields, flags));
     }
 }
@@ -358,7 +358,7 @@ static void try_it(void *arg)
     case REF: hdi_word_ref(&word); break;
     case TRY_REF: (void)!hdi_word_try_ref(&word); break;
     case DETACH: (void)!hdi_transition_to_detached(&word); break;
-    case PARK: (void)!hdi_transition_to_idle(&word); break;
+    case PARK: (void)!hdi_transition_to_idle(&word, 0); break;
     case COMPLETE: (void)!hdi_transition_to_complete(&word, &field, &joiner); break;
     case JOIN: (void)!hdi_transition_to_joining(&word); break;
     case UNJOIN: (void)!hdi_transition_to_unjoined(&word); break;

@@ -32,11 +32,27 @@ enum hdi_task_kind {
     HDI_TASK_POLL,
 };
 
+#define HDI_UNUSUAL_CANARY     1u /* fiber: its stack is checked at every switch */
+#define HDI_UNUSUAL_PINNED     2u /* always on the same worker */
+#define HDI_UNUSUAL_UNCONFINED 4u /* on whatever worker wakes it */
+#define HDI_UNUSUAL_INLINE     8u /* runs in the place of the fiber in `next` */
+#define HDI_UNUSUAL_VISITOR    16u /* no task at all: sched/worker.c */
+#define HDI_UNUSUAL_SAVE_FP    32u /* fiber: has its own FP control words */
+#define HDI_UNUSUAL_HOLDS      64u /* fiber: `holds` is not 0 */
+
 struct hd_task {
     _Atomic(uint64_t) word;
-    struct hd_task *next;       /* link in the injection queue, or in the slab when free */
+    struct hd_task *next;       /* link in the injection queue, or in the slab when free; or
+                                 * who waits for it to suspend (HDI_UNUSUAL_INLINE) */
     struct hd_runtime *runtime; /* constant from spawn on, as are id, kind, site, name */
     uint64_t id;
+
+    /* Who runs it; the running task itself may change it. `unusual` says which of these. */
+    union {
+        struct hd_dispatcher *home;     /* the workers of this one */
+        struct hdi_worker *pinned;      /* HDI_UNUSUAL_PINNED: this worker */
+        struct hd_dispatcher *visiting; /* HDI_UNUSUAL_UNCONFINED: any; where it ran last */
+    };
 
     /* Who waits for the end; the tags are in task/join.c. Written by the handle's owner
      * while JOIN_WAKER is clear, read by the completer if it was set; relaxed, since the
@@ -46,27 +62,37 @@ struct hd_task {
     int result;         /* written by the running side before COMPLETE, read after */
     uint8_t kind;       /* enum hdi_task_kind */
     uint8_t size_class; /* which slab it came from */
-    bool yielded;       /* fiber: in a queue by its own hd_yield(), not by a wake */
-    bool save_fp;       /* fiber: has its own FP control words */
-    bool canary;        /* fiber: its stack is checked at every switch */
+    bool resumes;       /* fiber: in a queue, but RUNNING: it yielded, or its wait was decided */
+    uint8_t unusual;    /* HDI_UNUSUAL_*: what the paths of every switch leave to others */
     bool large;         /* stackless: its state is not behind the header */
+    uint16_t phase;     /* fiber: HDI_WAIT_PHASE as of its last wait's end; its own */
+    uint16_t holds;     /* its own: locks of its thread that it holds (sync/hold.c) */
+    uint8_t level;      /* sched/levels.h */
     const hd_site *site;
     char name[HDI_TASK_NAME_BYTES];
+    struct hdi_locals *locals; /* task/local.c; NULL: none */
 
     union {
         struct {
             struct hdi_context context;
             struct hdi_stack *stack; /* NULL before the first run */
             hd_fn *fn;
-            void *arg;
-            size_t stack_bytes;
+            union {
+                void *arg;        /* before the first run */
+                int64_t since_ns; /* after it: about when it last went to sleep, for reports */
+            };
+            union {
+                size_t stack_bytes;        /* before the first run */
+                struct hdi_waiter *waiter; /* after it: what it waits on; NULL if nothing */
+            };
             struct hdi_fp_control fp;
+            const hd_site *held_at; /* its own: where it took the last of `holds` */
         } fiber;
         struct {
             hd_poll_fn *poll;
             hd_drop_fn *drop;
-            void *large_state;                    /* if large */
-            alignas(16) unsigned char state[]; /* otherwise */
+            struct hdi_waiter *waits;          /* the task's own: its waits that stand in queues */
+            alignas(16) unsigned char state[]; /* if large, a pointer to it */
         } poll;
     };
 };
@@ -76,7 +102,20 @@ struct hd_task {
 
 static inline void *hdi_task_state(struct hd_task *task)
 {
-    return task->large ? task->poll.large_state : task->poll.state;
+    return task->large ? *(void **)task->poll.state : task->poll.state;
+}
+
+/* What a fiber in hd_join() waits on, in `fiber.waiter`: a task, by a tag. */
+static inline struct hdi_waiter *hdi_waits_for_task(struct hd_task *task)
+{
+    return (struct hdi_waiter *)((uintptr_t)task | 1);
+}
+
+/* Returns NULL if it waits on something else. */
+static inline struct hd_task *hdi_waits_on_task(const struct hdi_waiter *waiter)
+{
+    const uintptr_t tagged = (uintptr_t)waiter;
+    return tagged & 1 ? (struct hd_task *)(tagged & ~(uintptr_t)1) : NULL;
 }
 
 /* ---- what the scheduler provides to this layer (sched/) ---- */
@@ -87,6 +126,9 @@ void hdi_sched_run_now(struct hd_task *task);
 
 /* Put a task that just became SCHEDULED into a queue, with its reference. */
 void hdi_sched_submit(struct hd_task *task);
+
+/* The same for a fiber whose wait was decided, as the last act of a call that returns 0. */
+int hdi_sched_resume(struct hd_task *task);
 
 /* The runtime stays while a guest is inside. Context: any thread but its workers. */
 void hdi_sched_guest_enter(struct hd_runtime *runtime);
@@ -103,8 +145,27 @@ bool hdi_sched_may_spin(const struct hd_runtime *runtime);
 int hdi_sched_thread_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word,
                           uint32_t expected, int64_t deadline_ns);
 
+/* The simulated runtime that a plain thread drives while it waits for something that
+ * belongs to none: the one created last; NULL if there is none. */
+struct hd_runtime *hdi_sched_thread_home(void);
+
+/* A number in [0, below), from the seed in sim. Context: any. */
+uint32_t hdi_sched_draw(uint32_t below);
+
+/* The calling side's clock: of its runtime, or of hdi_sched_thread_home(). */
+int64_t hdi_sched_now(void);
+
 /* Wake threads in hdi_sched_thread_wait() on this word, which may be gone already. */
 void hdi_sched_thread_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word);
+
+/* ---- what waiting provides to this layer (wait/) ---- */
+
+/* A stackless task ends: its waits leave their queues. */
+void hdi_wait_end_all(struct hd_task *task);
+
+/* A task that a node of a wait is registered to join (JOINER_IS_NODE) has ended. */
+struct hdi_node;
+void hdi_wait_joined(struct hdi_node *node);
 
 /* ---- this layer ---- */
 
@@ -120,6 +181,17 @@ void hdi_task_end_state(struct hd_task *task);
 /* task/join.c: the running side's last act: publish the result, drop the scheduler's
  * reference, and wake whoever joined. The task may be gone afterwards. */
 void hdi_task_complete(struct hd_task *task, int result);
+
+/* task/join.c: the parts of joining, for a wait for several things. begin: have
+ * hdi_wait_joined(node) called at the end; false if it has ended. leave: take that back;
+ * false if it has ended and the call is on its way. finish: it has ended; end the handle. */
+bool hdi_task_ended(struct hd_task *task);
+bool hdi_task_join_begin(struct hd_task *task, struct hdi_node *node);
+bool hdi_task_join_leave(struct hd_task *task);
+int hdi_task_join_finish(struct hd_task *task, int *result);
+
+/* task/join.c: hd_join_until() on a plain thread. */
+int hdi_task_join_thread(struct hd_task *task, int *result, int64_t deadline);
 
 /* task/join.c: complete an idle, cancelled stackless task without running it.
  * Context: any thread that holds a reference. Returns false if it was not idle. */

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * blocking: calls that block the thread, on a thread that may be blocked.
+ *
+ * The call is a stackless task of the io dispatcher, so it runs on the thread's own stack;
+ * the fiber joins it. One word in its state decides between the two, and stays as long as
+ * the fiber has the task's handle:
+ *
+ *   thread                                  fiber that is cancelled
+ *   CAS WAITING -> BEGUN: call fn           CAS WAITING -> GIVEN_UP: leave
+ *   otherwise end                           otherwise wait for it, shielded
+ */
+#include <errno.h>
+
+#include "base/check.h"
+#include "sched/runtime.h"
+
+enum { WAITING, BEGUN, GIVEN_UP };
+
+struct call {
+    hd_fn *fn;
+    void *arg;
+    _Atomic(uint32_t) state;
+};
+
+static bool claim(struct call *call, uint32_t state)
+{
+    uint32_t seen = WAITING;
+    return hdi_cas_acq_rel(&call->state, &seen, state);
+}
+
+static hd_poll run_call(void *state, int *result)
+{
+    struct call *call = state;
+    *result = claim(call, BEGUN) ? call->fn(call->arg) : -ECANCELED;
+    return HD_READY;
+}
+
+/* It has begun and cannot be taken back. */
+static int join_shielded(hd_task *task, int *result)
+{
+    const int shielded = hd_shield();
+    const int err = hd_join(task, result);
+    if (shielded == 0) (void)hd_unshield();
+    return err;
+}
+
+static int wait_for(hd_task *task, int *result)
+{
+    int err = hd_join(task, result);
+    if (err != -ECANCELED) return err;
+    if (claim(hdi_task_state(task), GIVEN_UP)) {
+        hd_detach(task);
+        return err;
+    }
+    err = join_shielded(task, result);
+    if (err) hd_detach(task); /* Too many shields: the caller will not see the end. */
+    return err;
+}
+
+int hd_blocking(hd_fn *fn, void *arg, int *result)
+{
+    const struct hd_task *self = hdi_task_self();
+    int returned = 0;
+    if (!self) {
+        returned = fn(arg);
+        if (result) *result = returned;
+        return 0;
+    }
+    if (self->kind != HDI_TASK_FIBER) return -EINVAL;
+    if (hd_cancelled()) return -ECANCELED;
+    hd_spawn_options options = HD_SPAWN_OPTIONS_INIT;
+    options.dispatcher = hd_dispatcher_io(self->runtime);
+    if (!options.dispatcher) {
+        return hdi_load_relaxed(&self->runtime->closing) ? -ESHUTDOWN : -EAGAIN;
+    }
+    options.name = "blocking";
+    const struct call call = {.fn = fn, .arg = arg, .state = WAITING};
+    hd_task *task;
+    int err = hd_spawn_poll_with(&task, run_call, &call, sizeof(call), &options);
+    if (!err) err = wait_for(task, &returned);
+    if (!err && result) *result = returned;
+    return err;
+}

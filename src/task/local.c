@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+#include "task/local.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <heddle/local.h>
+
+#include "task/exec.h"
+
+struct value {
+    const hd_local *key;
+    void *value; /* never NULL */
+};
+
+/* LOCAL-1: keys of values[0 .. count) differ; the newest is last. */
+struct hdi_locals {
+    unsigned count, capacity;
+    struct value values[];
+};
+
+static struct value *find(struct hdi_locals *locals, const hd_local *key)
+{
+    for (unsigned i = 0; locals && i < locals->count; i++) {
+        if (locals->values[i].key == key) return &locals->values[i];
+    }
+    return NULL;
+}
+
+/* Room for one more. Returns false if memory is short. */
+static bool reserve(struct hd_task *task)
+{
+    struct hdi_locals *locals = task->locals;
+    if (locals && locals->count < locals->capacity) return true;
+    const unsigned capacity = locals ? 2 * locals->capacity : 4;
+    struct hdi_locals *larger =
+        realloc(locals, sizeof(*larger) + capacity * sizeof(larger->values[0]));
+    if (!larger) return false;
+    if (!locals) larger->count = 0;
+    larger->capacity = capacity;
+    task->locals = larger;
+    return true;
+}
+
+static bool append(struct hd_task *task, const hd_local *key, void *value)
+{
+    if (!reserve(task)) return false;
+    task->locals->values[task->locals->count++] = (struct value){key, value};
+    return true;
+}
+
+static void take_out(struct hdi_locals *locals, struct value *at)
+{
+    const struct value *end = &locals->values[--locals->count];
+    for (; at < end; at++) at[0] = at[1];
+}
+
+/* Last: it may change the locals. */
+static void destroy(const hd_local *key, void *value)
+{
+    if (key->destroy) key->destroy(value);
+}
+
+int hd_local_share(void *parents, void **value)
+{
+    *value = parents;
+    return 0;
+}
+
+void *hd_local_get(const hd_local *key)
+{
+    struct hd_task *task = hdi_task_self();
+    const struct value *found = task ? find(task->locals, key) : NULL;
+    return found ? found->value : NULL;
+}
+
+int hd_local_set(const hd_local *key, void *value)
+{
+    struct hd_task *task = hdi_task_self();
+    if (!task) return -EINVAL;
+    struct value *found = find(task->locals, key);
+    void *old = found ? found->value : NULL;
+    if (!found) {
+        if (value && !append(task, key, value)) return -ENOMEM;
+    } else if (value) {
+        found->value = value;
+    } else {
+        take_out(task->locals, found);
+    }
+    if (old && old != value) destroy(key, old);
+    return 0;
+}
+
+int hdi_locals_inherit(const struct hd_task *parent, struct hd_task *child)
+{
+    const struct hdi_locals *locals = parent->locals;
+    for (unsigned i = 0; i < locals->count; i++) {
+        const struct value *from = &locals->values[i];
+        void *value = NULL;
+        if (!from->key->inherit) continue;
+        int err = from->key->inherit(from->value, &value);
+        if (!err && value && !append(child, from->key, value)) {
+            destroy(from->key, value);
+            err = -ENOMEM;
+        }
+        if (err) {
+            hdi_locals_end(child);
+            return err;
+        }
+    }
+    return 0;
+}
+
+void hdi_locals_end(struct hd_task *task)
+{
+    enum { ROUNDS_MAX = 1000 }; /* values set by destructors: some end, others would not */
+    for (int i = 0; i < ROUNDS_MAX && task->locals && task->locals->count > 0; i++) {
+        const struct value last = task->locals->values[--task->locals->count];
+        destroy(last.key, last.value);
+    }
+    free(task->locals);
+    task->locals = NULL;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * local: what a task's `locals` points to.
+ *
+ * Owner  the running task; the spawning one before its child is submitted.
+ */
+#ifndef HDI_TASK_LOCAL_H
+#define HDI_TASK_LOCAL_H
+
+#include <stdbool.h>
+
+struct hd_task;
+
+/* Give a new task what it inherits. Context: the spawning task. Returns: 0, -ENOMEM, or
+ * what an `inherit` returned; the child then has nothing. */
+int hdi_locals_inherit(const struct hd_task *parent, struct hd_task *child);
+
+/* End all values. Context: the task itself, or nobody runs it any more. */
+void hdi_locals_end(struct hd_task *task);
+
+#endif
