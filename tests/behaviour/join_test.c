@@ -251,7 +251,7 @@ TEST_WORLDS(a_thread_joins_until_a_deadline_and_again, options)
     hd_task *task = rt_spawn(runtime, pass, &gate);
     rt_await(runtime, &gate.asleep);
     int result = -1;
-    EXPECT_EQ(hd_join_until(task, &result, HD_NOW), -ETIMEDOUT);
+    EXPECT_EQ(hd_join_until(task, &result, HD_NOW), -EAGAIN);
     const int64_t deadline = hd_now(runtime) + 1000000;
     EXPECT_EQ(hd_join_until(task, &result, deadline), -ETIMEDOUT);
     EXPECT(hd_now(runtime) >= deadline);
@@ -265,19 +265,29 @@ TEST_WORLDS(a_thread_joins_until_a_deadline_and_again, options)
 
 static int join_until_in_a_fiber(void *arg)
 {
-    (void)arg;
+    struct gate *gate = arg;
     int result = -1;
-    hd_task *task = rt_spawn(NULL, yield_then_7, NULL);
-    EXPECT_EQ(hd_join_until(task, &result, HD_NOW), -EINVAL);
-    EXPECT_EQ(hd_join_until(task, &result, HD_FOREVER), -EINVAL);
+    hd_task *task = rt_spawn(NULL, pass, gate);
+    EXPECT_EQ(hd_join_until(task, &result, HD_NOW), -EAGAIN);
+    const int64_t deadline = hd_now(NULL) + 1000000;
+    EXPECT_EQ(hd_join_until(task, &result, deadline), -ETIMEDOUT);
+    EXPECT(hd_now(NULL) >= deadline);
+    EXPECT_EQ(hd_join_until(task, &result, deadline), -ETIMEDOUT); /* It is past. */
     EXPECT_EQ(result, -1);
-    EXPECT_EQ(rt_join(task), 7);
+    rt_until(&gate->asleep);
+    open_gate(gate);
+    EXPECT_EQ(hd_join_until(task, &result, HD_FOREVER), 0);
+    EXPECT_EQ(result, 42);
+    task = rt_spawn(NULL, yield_then_7, NULL);
+    EXPECT_EQ(hd_join_until(task, &result, hd_after_ms(60000)), 0);
+    EXPECT_EQ(result, 7);
     return 0;
 }
 
-TEST_WORLDS(joining_until_a_deadline_is_for_threads, options)
+TEST_WORLDS(a_fiber_joins_until_a_deadline_and_again, options)
 {
-    rt_run(join_until_in_a_fiber, NULL, options);
+    struct gate gate = {.open = 0};
+    rt_run(join_until_in_a_fiber, &gate, options);
 }
 
 /* ---- never ---- */

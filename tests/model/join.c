@@ -42,7 +42,7 @@ MODEL(join_thread_two, .sc = 2, .tso = 2, .pso = 2, RT_STEPS) { join_from_thread
 
 static void join_until(hd_task *task, int *result)
 {
-    const int err = hd_join_until(task, result, 0);
+    const int err = hd_join_until(task, result, 1);
     MODEL_CHECK(err == 0 || err == -ETIMEDOUT);
     if (err) MODEL_EQUAL(hd_join(task, result), 0);
 }
@@ -79,10 +79,10 @@ MODEL(join_until_again, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
     rt_settle(rt);
     int result = 0;
     model_calm(true);
-    MODEL_EQUAL(hd_join_until(task, &result, 0), -ETIMEDOUT);
+    MODEL_EQUAL(hd_join_until(task, &result, 1), -ETIMEDOUT);
     model_calm(false);
     void *t = model_thread(opener, &gate);
-    if (hd_join_until(task, &result, 0) != 0) result = join_deeper(task);
+    if (hd_join_until(task, &result, 1) != 0) result = join_deeper(task);
     MODEL_EQUAL(result, 7);
     model_join(t);
     rt_stop(rt);

@@ -25,14 +25,14 @@ static inline hd_runtime *rt_create(unsigned workers, hd_policy policy)
     options.stack_bytes = 16 << 10;
     hd_runtime *rt = NULL;
     MODEL_EQUAL(hd_runtime_create(&rt, &options), 0);
-    MODEL_NAME(rt->idle.counts);
-    MODEL_NAME(rt->idle.parked_bits);
-    MODEL_NAME(rt->inject.lock);
-    MODEL_NAME(rt->inject.length);
+    MODEL_NAME(rt->main.idle.counts);
+    MODEL_NAME(rt->main.idle.parked_bits);
+    MODEL_NAME(rt->main.inject.lock);
+    MODEL_NAME(rt->main.inject.length);
     for (unsigned i = 0; i < workers && i < 2; i++) {
         static const char *const names[][4] = {{"worker 0", "parker 0", "lifo 0", "queue 0"},
                                                {"worker 1", "parker 1", "lifo 1", "queue 1"}};
-        struct hdi_worker *worker = &rt->workers[i];
+        struct hdi_worker *worker = &rt->main.workers[i];
         hdi_model_name_thread(worker->thread.model, names[i][0]);
         hdi_model_name(&worker->parker, sizeof(worker->parker), names[i][1]);
         hdi_model_name(&worker->lifo, sizeof(worker->lifo), names[i][2]);
@@ -45,7 +45,7 @@ static inline hd_runtime *rt_create(unsigned workers, hd_policy policy)
 static inline void rt_settle(hd_runtime *rt)
 {
     model_calm(true);
-    while (hdi_idle_parked(&rt->idle) < rt->worker_count) hdi_cpu_relax();
+    while (hdi_idle_parked(&rt->main.idle) < rt->main.worker_count) hdi_cpu_relax();
     model_calm(false);
 }
 

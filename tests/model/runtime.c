@@ -96,7 +96,7 @@ MODEL(runtime_share_busy, .sc = 1, .tso = 1, .pso = 1, RT_STEPS, .kills = "injec
     hd_runtime *rt = rt_start(2);
     model_calm(true);
     hd_task *busy = rt_poll(rt, hold_worker, &hold);
-    while (!hdi_load_acquire(&hold.held) || hdi_idle_parked(&rt->idle) < 1) hdi_cpu_relax();
+    while (!hdi_load_acquire(&hold.held) || hdi_idle_parked(&rt->main.idle) < 1) hdi_cpu_relax();
     model_calm(false);
     hd_task *a = rt_poll(rt, meet, &crowd), *b = rt_poll(rt, meet, &crowd);
     hdi_store_release(&hold.let_go, 1);

@@ -21,7 +21,8 @@
  *   - Initialise everything in the body, statics too. State that survives an execution
  *     gives the verdict "diverged". Locals of the body are the best shared state: they live
  *     until the body returns, so join every thread before that.
- *   - What leads nowhere else: no clocks, no randomness, no addresses as numbers.
+ *   - The clock is the model's: it stands still but for waits that time out, and model_pass().
+ *   - What leads nowhere else: no randomness, no addresses as numbers.
  *   - Code between two atomic operations runs at once. Data handed from thread to thread
  *     without being atomic goes through MODEL_READ and MODEL_WRITE, which check that the
  *     hand-over is ordered, in every memory mode.
@@ -110,6 +111,9 @@ void model_equal_(long long a, long long b, const char *a_text, const char *b_te
 
 /* While calm nothing is explored: for setting the stage, and clearing it away. */
 #define model_calm(calm) hdi_model_calm(calm)
+
+/* Let time pass until then. */
+#define model_pass(until_ns) hdi_model_pass(until_ns)
 
 /* For the trace: name an object (its parts then show as name+offset), leave a remark. */
 #define MODEL_NAME(object)     hdi_model_name(&(object), sizeof(object), #object)

@@ -78,7 +78,7 @@ static void run(struct stage *s)
     hdi_transition_to_running(word);
     MODEL_WRITE(s->seen, MODEL_READ(s->seen) + 1);
     if (s->poll(s) == PENDING) {
-        act(s, hdi_transition_to_idle(word));
+        act(s, hdi_transition_to_idle(word, 0));
     } else {
         MODEL_WRITE(s->result, 42);
         hdi_store_relaxed(&s->queue, STOPPED); /* only for the runner itself */

@@ -19,7 +19,7 @@ static unsigned lifo_cap, interval;
 
 static uint64_t polls_of(unsigned worker)
 {
-    return hdi_load_relaxed(&runtime->workers[worker].counters.polls);
+    return hdi_load_relaxed(&runtime->main.workers[worker].counters.polls);
 }
 
 static uint64_t divide_up(uint64_t a, uint64_t b)
@@ -173,7 +173,7 @@ static unsigned ring_case(unsigned workers, unsigned probe_count, unsigned steps
     for (unsigned i = 0; i < steps; i++) {
         step();
         /* Every look at the injection queue finds something. */
-        if (hdi_inject_length(&runtime->inject) == 0) {
+        if (hdi_inject_length(&runtime->main.inject) == 0) {
             EXPECT_EQ(hd_spawn_poll_with(NULL, brief_poll, NULL, 0, &into), 0);
         }
         for (unsigned k = 0; k < probe_count; k++) check_waiting(&probes[k]);
@@ -223,7 +223,7 @@ struct injected {
 
 static bool still_queued(const struct hd_task *task)
 {
-    for (const struct hd_task *t = runtime->inject.first; t; t = t->next) {
+    for (const struct hd_task *t = runtime->main.inject.first; t; t = t->next) {
         if (t == task) return true;
     }
     return false;
@@ -233,7 +233,7 @@ static unsigned inject_some(struct injected *injected, unsigned count, unsigned 
 {
     const hd_spawn_options into = into_runtime();
     for (unsigned i = 0; i < count; i++) {
-        injected[i].place = hdi_inject_length(&runtime->inject);
+        injected[i].place = hdi_inject_length(&runtime->main.inject);
         hd_task *task;
         EXPECT_EQ(hd_spawn_poll_with(&task, brief_poll, NULL, 0, &into), 0);
         injected[i].task = task;

@@ -29,7 +29,7 @@ static struct field field;
 
 static uint64_t polls_of(unsigned worker)
 {
-    return hdi_load_relaxed(&field.runtime->workers[worker].counters.polls);
+    return hdi_load_relaxed(&field.runtime->main.workers[worker].counters.polls);
 }
 
 /* ---- hogs; all end when they are cancelled ---- */
@@ -106,7 +106,7 @@ static uint64_t stolen(void)
 {
     uint64_t sum = 0;
     for (unsigned i = 0; i < field.workers; i++) {
-        sum += hdi_load_relaxed(&field.runtime->workers[i].counters.stolen);
+        sum += hdi_load_relaxed(&field.runtime->main.workers[i].counters.stolen);
     }
     return sum;
 }

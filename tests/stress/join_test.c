@@ -240,7 +240,7 @@ static void join_somehow(hd_task *task, unsigned way)
     case 1: /* a deadline that passes, or not, while the task ends */
         err = hd_join_until(task, &result, hd_now(NULL) + 2000);
         if (err == -ETIMEDOUT) err = hd_join_until(task, &result, HD_NOW);
-        if (err == -ETIMEDOUT) err = hd_join(task, &result);
+        if (err == -EAGAIN) err = hd_join(task, &result);
         break;
     default:
         err = hd_join(task, &result);

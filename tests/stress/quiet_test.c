@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <time.h>
 
+#include "proc.h"
 #include "sched/runtime.h"
 
 enum { RUNTIMES = 3, FIBERS = 1000, POLLS = 100, THREADS_MAX = 64, WATCH_SECONDS = 5 };
@@ -24,33 +25,14 @@ struct usage {
     unsigned long long voluntary, involuntary, user_ticks, system_ticks;
 };
 
-static bool read_task_file(int tid, const char *name, char *text, size_t size)
-{
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/self/task/%d/%s", tid, name);
-    FILE *file = fopen(path, "re");
-    if (!file) return false;
-    const size_t got = fread(text, 1, size - 1, file);
-    text[got] = '\0';
-    fclose(file);
-    return got > 0;
-}
-
-static unsigned long long number_after(const char *text, const char *key)
-{
-    const char *at = strstr(text, key);
-    EXPECT(at != NULL);
-    return strtoull(at + strlen(key), NULL, 10);
-}
-
 static void read_usage(int tid, struct usage *usage)
 {
     char text[4096];
-    EXPECT(read_task_file(tid, "status", text, sizeof(text)));
+    EXPECT(proc_read(tid, "status", text, sizeof(text)));
     *usage = (struct usage){.tid = tid};
-    usage->voluntary = number_after(text, "\nvoluntary_ctxt_switches:");
-    usage->involuntary = number_after(text, "\nnonvoluntary_ctxt_switches:");
-    EXPECT(read_task_file(tid, "stat", text, sizeof(text)));
+    usage->voluntary = proc_number_after(text, "\nvoluntary_ctxt_switches:");
+    usage->involuntary = proc_number_after(text, "\nnonvoluntary_ctxt_switches:");
+    EXPECT(proc_read(tid, "stat", text, sizeof(text)));
     const char *rest = strrchr(text, ')'); /* The name may hold anything. */
     EXPECT(rest != NULL);
     EXPECT_EQ(sscanf(rest, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &usage->state,
@@ -68,7 +50,7 @@ static unsigned read_workers(struct usage usages[THREADS_MAX])
         char name[32];
         if (!isdigit((unsigned char)entry->d_name[0])) continue;
         const int tid = atoi(entry->d_name);
-        if (!read_task_file(tid, "comm", name, sizeof(name))) continue;
+        if (!proc_read(tid, "comm", name, sizeof(name))) continue;
         if (strncmp(name, "heddle-", 7) != 0) continue;
         EXPECT(count < THREADS_MAX);
         read_usage(tid, &usages[count++]);
@@ -161,7 +143,7 @@ static void await_sleep(struct crowd *crowds, unsigned threads)
         sched_yield();
         asleep = true;
         for (int i = 0; i < RUNTIMES; i++) {
-            asleep &= hdi_idle_parked(&crowds[i].runtime->idle) == workers_of[i];
+            asleep &= hdi_idle_parked(&crowds[i].runtime->main.idle) == workers_of[i];
         }
         const unsigned count = read_workers(usages);
         EXPECT_EQ(count, threads);

@@ -146,7 +146,8 @@ static void run_fiber(hd_fn *fn, void *arg)
 
 static void await_parked(void)
 {
-    while (hdi_idle_parked(&crowd.runtime->idle) != crowd.runtime->worker_count) sched_yield();
+    struct hd_dispatcher *main = &crowd.runtime->main;
+    while (hdi_idle_parked(&main->idle) != main->worker_count) sched_yield();
 }
 
 /* Returns the resident bytes of each. */
