@@ -18,12 +18,19 @@
 #define DEPTH 1000
 #define RING  1000
 
+#define CASES_MAX 64 /* of select */
+
 /* The key=value arguments of the command line. */
 struct params {
     unsigned workers;
     bool stackless; /* kind=task rather than kind=fiber */
     unsigned ms;    /* how long the measured part lasts */
     unsigned count; /* of the million rows */
+    unsigned cap;   /* of chan_stream: the channel's capacity */
+    unsigned cases; /* of select */
+    unsigned live;  /* of timer_cycle: other timers */
+    bool clock;     /* of timer_cycle: read it for each timer */
+    bool stats;     /* also report what the scheduler did */
 };
 extern struct params params;
 
@@ -37,6 +44,15 @@ extern struct params params;
         }                                                                                \
     } while (0)
 
+/* The check of a row's result. */
+#define EXPECT(condition)                                                                \
+    do {                                                                                 \
+        if (!(condition)) {                                                              \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);      \
+            abort();                                                                     \
+        }                                                                                \
+    } while (0)
+
 double now_ns(void);
 void spin_ns(double ns);
 double resident_bytes(void);
@@ -46,7 +62,8 @@ void report(const char *key, double value);
 void report_latencies(double *latencies, size_t count);
 
 /* Report ns per operation, where work(n) performs n * ops operations. Finding an n that
- * lasts params.ms is the warm-up. */
+ * lasts params.ms is the warm-up. With params.stats also report what the scheduler did in 1000
+ * operations, to tell why a row is as it is. */
 typedef void work_fn(uint64_t n);
 void measure(double ops, work_fn *work);
 
@@ -55,6 +72,11 @@ hd_options bench_options(void);
 
 /* Run `root` as the first fiber of a runtime with params.workers workers. */
 void run_in_fiber(hd_fn *root);
+
+/* Run part(0) ... part(count - 1) in a fiber each, spawned in this order, and wait for all. */
+#define PARTS_MAX 128
+typedef void part_fn(unsigned i);
+void together(unsigned count, part_fn *part);
 
 /* Spawn a stackless task from a fiber and wait for it: how fibers measure what tasks do. */
 void run_task(hd_poll_fn *poll, const void *state, size_t state_bytes);
@@ -76,5 +98,19 @@ void row_steal_searching(void);
 void row_steal_parked(void);
 void row_futex(void);
 void row_futex_pingpong(void);
+void row_chan_pingpong(void);
+void row_chan_stream(void);
+void row_chan_mpmc(void);
+void row_select(void);
+void row_oneshot(void);
+void row_broadcast(void);
+void row_watch(void);
+void row_mutex(void);
+void row_mutex_one(void);
+void row_sem(void);
+void row_blocking(void);
+void row_timer_cycle(void);
+void row_timer_million(void);
+void row_sleep_late(void);
 
 #endif

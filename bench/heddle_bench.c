@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct params params = {.workers = 1, .ms = 80, .count = 1000000};
+struct params params = {.workers = 1, .ms = 80, .count = 1000000, .cases = 2};
 
 static const struct {
     const char *name;
@@ -32,6 +32,20 @@ static const struct {
     {"steal_parked", row_steal_parked},
     {"futex", row_futex},
     {"futex_pingpong", row_futex_pingpong},
+    {"chan_pingpong", row_chan_pingpong},
+    {"chan_stream", row_chan_stream},
+    {"chan_mpmc", row_chan_mpmc},
+    {"select", row_select},
+    {"oneshot", row_oneshot},
+    {"broadcast", row_broadcast},
+    {"watch", row_watch},
+    {"mutex", row_mutex},
+    {"mutex_one", row_mutex_one},
+    {"sem", row_sem},
+    {"blocking", row_blocking},
+    {"timer_cycle", row_timer_cycle},
+    {"timer_million", row_timer_million},
+    {"sleep_late", row_sleep_late},
 };
 
 double now_ns(void)
@@ -75,6 +89,17 @@ void report_latencies(double *latencies, size_t count)
     report("ns_p99", latencies[count * 99 / 100]);
 }
 
+static void report_stats(const hd_stats *from, const hd_stats *to, double operations)
+{
+    const double thousands = operations / 1000;
+    report("polls", (double)(to->polls - from->polls) / thousands);
+    report("lifo_hits", (double)(to->lifo_hits - from->lifo_hits) / thousands);
+    report("stolen", (double)(to->stolen - from->stolen) / thousands);
+    report("searches", (double)(to->searches - from->searches) / thousands);
+    report("parks", (double)(to->parks - from->parks) / thousands);
+    report("unparks", (double)(to->unparks - from->unparks) / thousands);
+}
+
 void measure(double ops, work_fn *work)
 {
     const double target = (double)params.ms * 1e6;
@@ -88,9 +113,17 @@ void measure(double ops, work_fn *work)
             break;
         }
     }
+    hd_runtime *runtime = params.stats ? hd_runtime_self() : NULL;
+    hd_stats from, to;
+    if (runtime != NULL) hd_runtime_stats(runtime, &from);
     const double start = now_ns();
     work(n);
-    report("ns", (now_ns() - start) / (double)n / ops);
+    const double took = now_ns() - start;
+    report("ns", took / (double)n / ops);
+    if (runtime != NULL) {
+        hd_runtime_stats(runtime, &to);
+        report_stats(&from, &to, (double)n * ops);
+    }
 }
 
 hd_options bench_options(void)
@@ -107,6 +140,30 @@ void run_in_fiber(hd_fn *root)
     MUST(hd_run(root, NULL, &options));
 }
 
+struct part {
+    part_fn *run;
+    unsigned i;
+};
+
+static int part_fiber(void *arg)
+{
+    const struct part *p = arg;
+    p->run(p->i);
+    return 0;
+}
+
+void together(unsigned count, part_fn *part)
+{
+    struct part parts[PARTS_MAX];
+    hd_task *handles[PARTS_MAX];
+    EXPECT(count <= PARTS_MAX);
+    for (unsigned i = 0; i < count; i++) {
+        parts[i] = (struct part){.run = part, .i = i};
+        MUST(hd_spawn(&handles[i], part_fiber, &parts[i]));
+    }
+    for (unsigned i = 0; i < count; i++) MUST(hd_join(handles[i], NULL));
+}
+
 void run_task(hd_poll_fn *poll, const void *state, size_t state_bytes)
 {
     hd_task *handle;
@@ -117,6 +174,7 @@ void run_task(hd_poll_fn *poll, const void *state, size_t state_bytes)
 static int usage(void)
 {
     fprintf(stderr, "usage: heddle_bench ROW [kind=fiber|task] [workers=N] [ms=N] [count=N]\n"
+                    "       [cap=N] [cases=N] [live=N] [clock=1] [stats=1]\n"
                     "rows:");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) fprintf(stderr, " %s", rows[i].name);
     fprintf(stderr, "\n");
@@ -127,8 +185,13 @@ static bool parse(const char *arg)
 {
     if (strcmp(arg, "kind=fiber") == 0) return true;
     if (strcmp(arg, "kind=task") == 0) return params.stackless = true;
+    if (strcmp(arg, "clock=1") == 0) return params.clock = true;
+    if (strcmp(arg, "stats=1") == 0) return params.stats = true;
     return sscanf(arg, "workers=%u", &params.workers) == 1 ||
-           sscanf(arg, "ms=%u", &params.ms) == 1 || sscanf(arg, "count=%u", &params.count) == 1;
+           sscanf(arg, "ms=%u", &params.ms) == 1 || sscanf(arg, "count=%u", &params.count) == 1 ||
+           sscanf(arg, "cap=%u", &params.cap) == 1 || sscanf(arg, "live=%u", &params.live) == 1 ||
+           (sscanf(arg, "cases=%u", &params.cases) == 1 && params.cases > 0 &&
+            params.cases <= CASES_MAX);
 }
 
 int main(int argc, char **argv)

@@ -13,6 +13,7 @@ PROGRAMS = {  # side: (name in the table, path below build/)
     "go": ("Go", "bench-peers/go_bench"),
     "tokio": ("Tokio", "bench-peers/tokio_bench"),
     "boost": ("Boost", "bench-peers/boost_bench"),
+    "libuv": ("libuv", "bench-peers/libuv_bench"),
 }
 
 
@@ -39,9 +40,10 @@ class Row(NamedTuple):
         return "/".join(re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)
 
 
-def versus(section, name, args, kind=None, heavy=False, **targets):
-    """Our row against the same row of each peer named in targets (None: no target)."""
-    ours = Sample("heddle", f"{args} kind={kind}" if kind else args)
+def versus(section, name, args, kind=None, heavy=False, extra="", **targets):
+    """Our row, with extra arguments, against the same row of each peer named in targets
+    (None: no target)."""
+    ours = Sample("heddle", " ".join(filter(None, (args, kind and f"kind={kind}", extra))))
     return [
         Row(section, name, ours, Sample(peer, args), PROGRAMS[peer][0], ratio_max=target,
             group=f"{section} {name}", heavy=heavy)
@@ -101,8 +103,31 @@ def parked_rows(name, kind, peer, bytes_metric, bytes_max):
     ]
 
 
+def late_rows(section, name, args, **targets):
+    """How late something is, median and p99, against each peer named in targets."""
+    return [
+        Row(section, f"{name}, {label}", Sample("heddle", args), Sample(peer, args),
+            PROGRAMS[peer][0], metric=metric, ratio_max=target if metric == "ns" else None,
+            group=f"{section} {name}")
+        for metric, label in (("ns", "median"), ("ns_p99", "p99"))
+        for peer, target in targets.items()
+    ]
+
+
+def stream_rows(capacity, target_2=None, **others):
+    """One way from task to task; the target is against Go with two workers."""
+    name = "rendezvous" if capacity == 0 else f"room for {capacity}"
+    return [
+        row
+        for workers, target in ((1, None), (2, target_2))
+        for row in versus(CHANNELS, f"one way, {name}, {workers}w",
+                          f"chan_stream workers={workers} cap={capacity}", go=target, **others)
+    ]
+
+
 FIBER, TASK = "spawn+join, fiber", "spawn+join, stackless task"
 WAKE = "wakes"
+CHANNELS, LOCKS, TIMERS = "channels", "locks", "timers"
 
 ROWS = [
     *versus("switch", "raw switch", "switch", boost=0.5),
@@ -146,6 +171,41 @@ ROWS = [
             heavy=True, tokio=None),
     *parked_rows("fibers", "fiber", "go", "bytes", 4608),
     *parked_rows("stackless", "task", "tokio", "bytes_beyond_state", 256),
+
+    *versus(CHANNELS, "rendezvous round trip, 1w", "chan_pingpong workers=1", go=0.2, tokio=0.3),
+    *versus(CHANNELS, "rendezvous round trip, 2w", "chan_pingpong workers=2", go=None,
+            tokio=None),
+    *stream_rows(0),
+    *stream_rows(1, tokio=None),
+    *stream_rows(1024, target_2=0.5, tokio=None),
+    *versus(CHANNELS, "4 producers, 4 consumers, 2w", "chan_mpmc workers=2", go=0.6, tokio=None),
+    *versus(CHANNELS, "select of 2, 1w", "select workers=1 cases=2", go=0.5, tokio=None),
+    *versus(CHANNELS, "select of 16, 1w", "select workers=1 cases=16", go=None, tokio=None),
+    *versus(CHANNELS, "oneshot exchange, 1w", "oneshot workers=1", go=None, tokio=None),
+    *versus(CHANNELS, "oneshot exchange, 2w", "oneshot workers=2", go=None, tokio=None),
+    *versus(CHANNELS, "broadcast to 4, 1w", "broadcast workers=1", go=None, tokio=None),
+    *versus(CHANNELS, "broadcast to 4, 2w", "broadcast workers=2", go=None, tokio=None),
+    *versus(CHANNELS, "watch round trip, 1w", "watch workers=1", go=None, tokio=None),
+    *versus(CHANNELS, "watch round trip, 2w", "watch workers=2", go=None, tokio=None),
+
+    *versus(LOCKS, "mutex, one task, 1w", "mutex_one workers=1", go=None, tokio=None),
+    *versus(LOCKS, "mutex, 64 tasks, 1w", "mutex workers=1", go=None, tokio=None),
+    *versus(LOCKS, "mutex, 64 tasks, 2w", "mutex workers=2", go=1.0, tokio=0.2),
+    *versus(LOCKS, "semaphore of 4, 64 tasks, 1w", "sem workers=1", go=None, tokio=None),
+    *versus(LOCKS, "semaphore of 4, 64 tasks, 2w", "sem workers=2", go=None, tokio=0.3),
+
+    *versus(TIMERS, "create, cancel, 1w", "timer_cycle workers=1 live=0", go=0.1, tokio=None,
+            libuv=1.0),
+    *versus(TIMERS, "create, cancel, clock read each, 1w", "timer_cycle workers=1 live=0",
+            extra="clock=1", go=None, tokio=None),
+    *versus(TIMERS, "create, cancel beside a million, 1w", "timer_cycle workers=1 live=1000000",
+            heavy=True, go=None, tokio=None, libuv=0.3),
+    *versus(TIMERS, "create a million, cancel all, 1w", "timer_million workers=1", heavy=True,
+            go=None, tokio=None, libuv=0.3),
+    *late_rows(TIMERS, "lateness, busy, 2w", "sleep_late workers=2", go=None, tokio=None),
+
+    *versus("blocking calls", "one by one, 2w", "blocking workers=2", go=None, tokio=None,
+            libuv=None),
 
     *scale_rows("heddle", "fiber one by one", "spawn_one kind=fiber", 1.5),
     *scale_rows("heddle", "stackless one by one", "spawn_one kind=task", 1.5),

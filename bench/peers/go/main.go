@@ -20,7 +20,9 @@ import (
 const batch = 1000
 
 // params are the key=value arguments, with what they are if not given.
-var params = map[string]int{"workers": 1, "ms": 80, "count": 1000000}
+var params = map[string]int{
+	"workers": 1, "ms": 80, "count": 1000000, "cap": 0, "cases": 2, "live": 0,
+}
 
 // measure finds a repetition count that lasts params["ms"] and returns ns per operation,
 // where f(n) performs n*ops operations. The search is the warm-up.
@@ -298,10 +300,25 @@ var rows = map[string]func(){
 	"ring":                rowRing,
 	"million":             rowMillion,
 	"million_parked":      rowMillionParked,
+	"chan_pingpong":       rowPingPong,
+	"chan_stream":         rowChanStream,
+	"chan_mpmc":           rowChanMpmc,
+	"select":              rowSelect,
+	"oneshot":             rowOneshot,
+	"broadcast":           rowBroadcast,
+	"mutex":               rowMutex,
+	"mutex_one":           rowMutexOne,
+	"sem":                 rowSem,
+	"watch":               rowWatch,
+	"timer_cycle":         rowTimerCycle,
+	"timer_million":       rowTimerMillion,
+	"sleep_late":          rowSleepLate,
+	"blocking":            rowBlocking,
 }
 
 func usage() {
-	fmt.Fprintln(os.Stderr, "usage: go_bench ROW [workers=N] [ms=N] [count=N]")
+	fmt.Fprintln(os.Stderr,
+		"usage: go_bench ROW [workers=N] [ms=N] [count=N] [cap=N] [cases=2|16] [live=N]")
 	os.Exit(2)
 }
 
@@ -316,7 +333,11 @@ func main() {
 	for _, arg := range os.Args[2:] {
 		key, text, _ := strings.Cut(arg, "=")
 		value, err := strconv.Atoi(text)
-		if _, known := params[key]; !known || err != nil || value < 1 {
+		least := 1
+		if key == "cap" || key == "live" {
+			least = 0
+		}
+		if _, known := params[key]; !known || err != nil || value < least {
 			usage()
 		}
 		params[key] = value

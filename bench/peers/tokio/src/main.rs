@@ -16,18 +16,29 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, Notify};
 use tokio::task::{yield_now, JoinHandle};
 
+mod chan;
+mod sync;
+mod timer;
+
 const BATCH: usize = 1000;
 
 /// The key=value arguments.
 #[derive(Clone, Copy)]
-struct Params {
+pub struct Params {
     workers: usize,
     ms: u64,
     count: usize,
+    cap: usize,
+    cases: usize,
+    live: usize,
 }
 
 fn runtime(workers: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(workers).build().unwrap()
+}
+
+fn runtime_with_time(workers: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(workers).enable_time().build().unwrap()
 }
 
 fn report(key: &str, value: f64) {
@@ -63,7 +74,13 @@ fn on_worker<R>(p: Params, root: R)
 where
     R: Future<Output = f64> + Send + 'static,
 {
-    let rt = runtime(p.workers);
+    on_worker_of(runtime(p.workers), root);
+}
+
+fn on_worker_of<R>(rt: Runtime, root: R)
+where
+    R: Future<Output = f64> + Send + 'static,
+{
     let ns = rt.block_on(rt.spawn(root)).unwrap();
     report("ns", ns);
 }
@@ -278,17 +295,20 @@ async fn million_parked(p: Params) -> f64 {
 }
 
 fn usage() -> ! {
-    eprintln!("usage: tokio_bench ROW [workers=N] [ms=N] [count=N]");
+    eprintln!("usage: tokio_bench ROW [workers=N] [ms=N] [count=N] [cap=N] [cases=2|16] [live=N]");
     std::process::exit(2);
 }
 
 fn parse(args: impl Iterator<Item = String>) -> Params {
-    let mut p = Params { workers: 1, ms: 80, count: 1_000_000 };
+    let mut p = Params { workers: 1, ms: 80, count: 1_000_000, cap: 1, cases: 2, live: 0 };
     for arg in args {
         match arg.split_once('=').map(|(key, text)| (key, text.parse::<usize>())) {
             Some(("workers", Ok(value))) => p.workers = value,
             Some(("ms", Ok(value))) => p.ms = value as u64,
             Some(("count", Ok(value))) => p.count = value,
+            Some(("cap", Ok(value))) if value > 0 => p.cap = value,
+            Some(("cases", Ok(value))) => p.cases = value,
+            Some(("live", Ok(value))) => p.live = value,
             _ => usage(),
         }
     }
@@ -314,6 +334,20 @@ fn main() {
         "ring" => on_worker(p, measure(p, RING, ring)),
         "million" => on_worker(p, million(p)),
         "million_parked" => on_worker(p, million_parked(p)),
+        "chan_pingpong" => on_worker(p, measure(p, 1, chan::pingpong)),
+        "chan_stream" => on_worker(p, measure(p, 1, move |n| chan::stream(n, p.cap))),
+        "chan_mpmc" => on_worker(p, measure(p, chan::SIDE, chan::mpmc)),
+        "select" => on_worker(p, chan::select(p)),
+        "oneshot" => on_worker(p, measure(p, 1, chan::oneshots)),
+        "broadcast" => on_worker(p, measure(p, chan::RUN, chan::broadcasts)),
+        "watch" => on_worker(p, measure(p, 1, chan::watches)),
+        "mutex" => on_worker(p, measure(p, sync::CONTENDERS, sync::mutex)),
+        "mutex_one" => on_worker(p, measure(p, 1, sync::mutex_one)),
+        "sem" => on_worker(p, measure(p, sync::CONTENDERS, sync::sem)),
+        "blocking" => on_worker(p, measure(p, 1, sync::blocking)),
+        "timer_cycle" => on_worker_of(runtime_with_time(p.workers), timer::cycle(p)),
+        "timer_million" => on_worker_of(runtime_with_time(p.workers), timer::million(p)),
+        "sleep_late" => on_worker_of(runtime_with_time(p.workers), timer::late(p)),
         _ => usage(),
     }
 }
