@@ -8,8 +8,8 @@
  * wait when all workers sleep already wakes one, so that the look is repeated:
  *
  *   thread                                  worker
- *   1. waiting + 1                          1. idle.counts: parked + 1
- *   2. idle.counts: all parked?             2. all parked: read `waiting`
+ *   1. put its wait into `waits`            1. idle.counts: parked + 1
+ *   2. idle.counts: all parked?             2. all parked: look at `waits`
  *      then wake one
  *
  * Both 2 follow a read-modify-write of one word (sched/idle.h), so one sees the other.
@@ -180,6 +180,21 @@ static uint64_t runs(struct hd_runtime *runtime)
     return sum;
 }
 
+/* How many plain threads wait for good; 0 if one of them is about to go on. */
+static unsigned count_waits(struct hd_runtime *runtime)
+{
+    unsigned count = 0;
+    bool over = false;
+    hdi_mutex_lock(&runtime->waits_lock);
+    for (struct hdi_list *link = runtime->waits.next; link != &runtime->waits; link = link->next) {
+        const struct hdi_thread_wait *wait = (const struct hdi_thread_wait *)link;
+        over = over || hdi_load_acquire(wait->word) != wait->expected;
+        count++;
+    }
+    hdi_mutex_unlock(&runtime->waits_lock);
+    return over ? 0 : count;
+}
+
 /* The dispatchers are looked at one after the other, and one may wake another meanwhile. So
  * all must be asleep twice, with no run in between. */
 static bool is_deadlock(struct hd_runtime *runtime)
@@ -188,7 +203,7 @@ static bool is_deadlock(struct hd_runtime *runtime)
     if (hdi_load_acquire(&runtime->closing)) return false;
     const uint64_t before = runs(runtime);
     if (!all_asleep(runtime, &threads)) return false;
-    const unsigned waiting = hdi_fetch_add_acq_rel(&runtime->waiting, 0);
+    const unsigned waiting = count_waits(runtime);
     if (waiting == 0 || hdi_load_acquire(&runtime->guests) > 0) return false;
     if (hdi_runtime_alive(runtime) == 0 || hdi_thread_count() != threads + waiting) return false;
     return all_asleep(runtime, &threads) && runs(runtime) == before;

@@ -88,6 +88,7 @@ static int runtime_init(struct hd_runtime *runtime, const hd_options *options)
     runtime->world = options->world == HD_WORLD_SIM ? &hdi_world_sim : &hdi_world_live;
     runtime->cpus = hdi_cpu_count();
     runtime->dispatchers = &runtime->main;
+    hdi_list_init(&runtime->waits);
     hdi_store_relaxed(&runtime->id_next, 1); /* Nobody else knows it yet. */
     int err = hdi_tasks_init(runtime);
     if (err) return err;
@@ -151,12 +152,51 @@ void hdi_runtime_tell_quiet(struct hd_runtime *runtime)
     runtime->world->wake(runtime, &runtime->quiet);
 }
 
+/* This thread does nothing more by itself. */
+static void begin_waiting(struct hd_runtime *runtime, struct hdi_thread_wait *wait)
+{
+    hdi_mutex_lock(&runtime->waits_lock);
+    hdi_list_push_back(&runtime->waits, &wait->link);
+    hdi_mutex_unlock(&runtime->waits_lock);
+}
+
+/* If all workers sleep already, one of them has to look whether that is a deadlock
+ * (obs/deadlock.c). */
+static void have_a_look(struct hd_runtime *runtime)
+{
+    struct hd_dispatcher *main = &runtime->main;
+    if (runtime->world->kind != HD_WORLD_LIVE) return;
+    if (hdi_idle_parked(&main->idle) == main->worker_count) runtime->world->notify(main);
+}
+
+static void end_waiting(struct hd_runtime *runtime, struct hdi_thread_wait *wait)
+{
+    hdi_mutex_lock(&runtime->waits_lock);
+    hdi_list_remove(&wait->link);
+    hdi_mutex_unlock(&runtime->waits_lock);
+}
+
+/* `look`: there may be nobody left to find a deadlock. */
+static int thread_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t expected,
+                       int64_t deadline_ns, bool look)
+{
+    const bool report = runtime->options.deadlock == HD_DEADLOCK_REPORT;
+    const bool for_good = report && deadline_ns == INT64_MAX;
+    struct hdi_thread_wait wait = {.word = word, .expected = expected};
+    if (for_good) begin_waiting(runtime, &wait);
+    if (for_good && look) have_a_look(runtime);
+    const int err = runtime->world->wait(runtime, word, expected, deadline_ns);
+    if (for_good) end_waiting(runtime, &wait);
+    return err;
+}
+
+/* Every quiet moment ends the wait, and a look would make one: it is asked for once. */
 static int drain(struct hd_runtime *runtime, int64_t deadline)
 {
-    for (;;) {
+    for (bool look = true;; look = false) {
         const uint32_t seen = hdi_load_acquire(&runtime->quiet);
         if (all_ended(runtime)) return 0;
-        const int err = hdi_sched_thread_wait(runtime, &runtime->quiet, seen, deadline);
+        const int err = thread_wait(runtime, &runtime->quiet, seen, deadline, look);
         if (err == -ETIMEDOUT || err == -EDEADLK) return all_ended(runtime) ? 0 : err;
     }
 }
@@ -215,7 +255,7 @@ static int end_all(struct hd_runtime *runtime, int64_t deadline)
         hdi_runtime_for_each_task(runtime, cancel_one, NULL);
         if (all_ended(runtime)) return 0;
         if (is_quiet(runtime) && drop_pending(runtime)) continue;
-        const int err = hdi_sched_thread_wait(runtime, &runtime->quiet, seen, deadline);
+        const int err = thread_wait(runtime, &runtime->quiet, seen, deadline, false);
         if (err == -ETIMEDOUT || err == -EDEADLK) return all_ended(runtime) ? 0 : err;
     }
 }
@@ -341,28 +381,14 @@ bool hdi_sched_may_spin(const struct hd_runtime *runtime)
     return runtime->world->kind == HD_WORLD_LIVE && runtime->cpus > 1;
 }
 
-/* This thread does nothing more by itself. If all workers sleep already, one of them has to
- * look whether that is a deadlock (obs/deadlock.c). */
-static void begin_waiting(struct hd_runtime *runtime)
+
+void hdi_sched_thread_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word)
 {
-    hdi_fetch_add_acq_rel(&runtime->waiting, 1);
-    struct hd_dispatcher *main = &runtime->main;
-    if (runtime->world->kind != HD_WORLD_LIVE) return;
-    if (hdi_idle_parked(&main->idle) == main->worker_count) runtime->world->notify(main);
+    runtime->world->wake(runtime, word);
 }
 
 int hdi_sched_thread_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word,
                           uint32_t expected, int64_t deadline_ns)
 {
-    const bool report = runtime->options.deadlock == HD_DEADLOCK_REPORT;
-    const bool for_good = report && deadline_ns == INT64_MAX;
-    if (for_good) begin_waiting(runtime);
-    const int err = runtime->world->wait(runtime, word, expected, deadline_ns);
-    if (for_good) hdi_fetch_sub_acq_rel(&runtime->waiting, 1);
-    return err;
-}
-
-void hdi_sched_thread_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word)
-{
-    runtime->world->wake(runtime, word);
+    return thread_wait(runtime, word, expected, deadline_ns, true);
 }

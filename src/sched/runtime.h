@@ -64,7 +64,8 @@ struct hd_runtime {
 
     _Atomic(bool) closing;       /* spawns are refused */
     _Atomic(uint32_t) draining;  /* somebody waits for quiet: tell them */
-    _Atomic(uint32_t) waiting;   /* plain threads that wait in a call to this runtime */
+    struct hdi_mutex waits_lock;
+    struct hdi_list waits;       /* waits_lock: struct hdi_thread_wait, if deadlocks are reported */
     _Atomic(bool) deadlocked;    /* it was reported */
     _Atomic(uint32_t) guests;    /* threads of others that are inside for a moment */
     _Atomic(uint32_t) quiet;     /* counts times all workers of a dispatcher parked while
@@ -93,6 +94,14 @@ void hdi_runtime_tell_quiet(struct hd_runtime *runtime);
 
 /* sched/live.c: start the thread of one worker. Returns: 0, or -errno. */
 int hdi_live_start(struct hdi_worker *worker);
+
+/* A plain thread that waits in a call to this runtime, without a deadline, until *word is not
+ * `expected` any more. */
+struct hdi_thread_wait {
+    struct hdi_list link; /* first */
+    _Atomic(uint32_t) *word;
+    uint32_t expected;
+};
 
 /* sched/spawn.c */
 

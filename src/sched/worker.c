@@ -467,8 +467,8 @@ static void sleep_until_claimed(struct hdi_worker *worker, bool all_parked)
     bool woken = false;
     if (!look_again && !hdi_load_acquire(&dispatcher->stopping) && !closes(dispatcher)) {
         if (all_parked) {
+            hdi_deadlock_check(worker); /* Who waits for quiet still does. */
             hdi_runtime_tell_quiet(dispatcher->runtime);
-            hdi_deadlock_check(worker);
         }
         hdi_count(&worker->counters.parks);
         set_state(worker, HDI_WORKER_PARKED);

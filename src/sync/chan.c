@@ -18,23 +18,6 @@ static inline bool is_small(const struct hd_chan *chan)
     return chan->copy != HDI_COPY_LARGE;
 }
 
-/* Whether copying an item is a matter of a few instructions, and no call. */
-static inline bool is_plain(const struct hd_chan *chan)
-{
-    return chan->copy < HDI_COPY_SMALL;
-}
-
-HDI_ALWAYS_INLINE void copy_plain(const struct hd_chan *chan, void *to, const void *from)
-{
-    if (hdi_likely(chan->copy == HDI_COPY_8)) {
-        memcpy(to, from, 8);
-    } else if (chan->copy == HDI_COPY_4) {
-        memcpy(to, from, 4);
-    } else {
-        memcpy(to, from, 16);
-    }
-}
-
 /* ---- the ring ---- */
 
 static inline unsigned char *slot(const struct hd_chan *chan, uint32_t index)
@@ -49,14 +32,14 @@ static inline uint32_t after(const struct hd_chan *chan, uint32_t index)
 
 HDI_ALWAYS_INLINE void ring_put(struct hd_chan *chan, const void *item)
 {
-    copy_plain(chan, slot(chan, chan->tail), item);
+    hdi_chan_copy_plain(chan, slot(chan, chan->tail), item);
     chan->tail = after(chan, chan->tail);
     chan->count++;
 }
 
 HDI_ALWAYS_INLINE void ring_take(struct hd_chan *chan, void *item)
 {
-    copy_plain(chan, item, slot(chan, chan->head));
+    hdi_chan_copy_plain(chan, item, slot(chan, chan->head));
     chan->head = after(chan, chan->head);
     chan->count--;
 }
@@ -309,11 +292,11 @@ static __attribute__((noinline)) int send_over(struct hd_chan *chan, const void 
 {
     HDI_ASSERT(is_empty(chan) && !chan->closed); /* CHAN-1, CHAN-3 */
     struct hdi_node *node = hdi_node_of(chan->receivers.next);
-    if (hdi_unlikely(!is_plain(chan) || !hdi_node_of_fiber(node))) {
+    if (hdi_unlikely(!hdi_chan_is_plain(chan) || !hdi_node_of_fiber(node))) {
         return send_slowly(chan, item, deadline);
     }
     (void)hdi_node_pop(&chan->receivers);
-    copy_plain(chan, node->small, item);
+    hdi_chan_copy_plain(chan, node->small, item);
     struct hd_task *task;
     const enum hdi_decision decision = hdi_node_complete_fiber(node, &task);
     if (hdi_unlikely(decision == HDI_DECISION_LOST)) return send_slowly(chan, item, deadline);
@@ -326,7 +309,7 @@ HDI_ALWAYS_INLINE int send_holding(struct hd_chan *chan, const void *item, int64
 {
     if (!hdi_list_empty(&chan->receivers)) return send_over(chan, item, deadline);
     if (chan->count < chan->limit) {
-        if (hdi_unlikely(!is_plain(chan))) return send_slowly(chan, item, deadline);
+        if (hdi_unlikely(!hdi_chan_is_plain(chan))) return send_slowly(chan, item, deadline);
         ring_put(chan, item);
         hdi_lock_give(&chan->base.lock);
         return 0;
@@ -413,16 +396,17 @@ static __attribute__((noinline)) int recv_over(struct hd_chan *chan, void *item,
                                                int64_t deadline)
 {
     struct hdi_node *node = hdi_node_of(chan->senders.next);
-    if (hdi_unlikely(!is_plain(chan) || !hdi_node_of_fiber(node))) {
+    if (hdi_unlikely(!hdi_chan_is_plain(chan) || !hdi_node_of_fiber(node))) {
         return recv_slowly(chan, item, deadline);
     }
     (void)hdi_node_pop(&chan->senders);
     uint64_t copy[2]; /* The receiver's own is written only if the wait is won. */
-    copy_plain(chan, copy, hdi_node_case(node)->item); /* WAIT-3: it is there while we look. */
+    /* WAIT-3: the sender's is there while we look. */
+    hdi_chan_copy_plain(chan, copy, hdi_node_case(node)->item);
     struct hd_task *task;
     const enum hdi_decision decision = hdi_node_complete_fiber(node, &task);
     if (hdi_unlikely(decision == HDI_DECISION_LOST)) return recv_slowly(chan, item, deadline);
-    copy_plain(chan, item, copy);
+    hdi_chan_copy_plain(chan, item, copy);
     hdi_lock_give(&chan->base.lock);
     return hdi_likely(decision == HDI_DECISION_SUBMIT) ? hdi_sched_resume(task) : 0;
 }
@@ -442,7 +426,7 @@ HDI_ALWAYS_INLINE int recv_holding(struct hd_chan *chan, void *item, int64_t dea
 {
     const uint32_t count = chan->count;
     if (count > 0) {
-        if (hdi_unlikely(!is_plain(chan))) return recv_slowly(chan, item, deadline);
+        if (hdi_unlikely(!hdi_chan_is_plain(chan))) return recv_slowly(chan, item, deadline);
         ring_take(chan, item);
         if (hdi_unlikely(count >= chan->limit)) return refill_and_wake(chan); /* CHAN-2 */
         hdi_lock_give(&chan->base.lock);

@@ -100,4 +100,21 @@ static inline enum hdi_copy hdi_copy_for(size_t bytes)
     return bytes < HDI_ITEM_SMALL_MAX ? HDI_COPY_SMALL : HDI_COPY_LARGE;
 }
 
+/* Whether copying an item is a matter of a few instructions, and no call. */
+static inline bool hdi_chan_is_plain(const struct hd_chan *chan)
+{
+    return chan->copy < HDI_COPY_SMALL;
+}
+
+HDI_ALWAYS_INLINE void hdi_chan_copy_plain(const struct hd_chan *chan, void *to, const void *from)
+{
+    if (hdi_likely(chan->copy == HDI_COPY_8)) {
+        memcpy(to, from, 8);
+    } else if (chan->copy == HDI_COPY_4) {
+        memcpy(to, from, 4);
+    } else {
+        memcpy(to, from, 16);
+    }
+}
+
 #endif

@@ -34,7 +34,8 @@ void hdi_fiber_prepare(struct hd_task *task, struct hdi_stack *stack)
     task->fiber.waiter = NULL;
     stack->owner = task;
     if (stack->guard == HD_GUARD_CANARY) task->unusual |= HDI_UNUSUAL_CANARY;
-    if (task->unusual & HDI_UNUSUAL_SAVE_FP) hdi_fp_save(&task->fiber.fp); /* It starts with the worker's words. */
+    /* It starts with the worker's words. */
+    if (task->unusual & HDI_UNUSUAL_SAVE_FP) hdi_fp_save(&task->fiber.fp);
     hdi_context_prepare(&task->fiber.context, stack, fiber_main, task);
 }
 

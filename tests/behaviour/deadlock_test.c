@@ -20,7 +20,7 @@ static void need_exact_threads(void)
 /* Run in a child whose stderr is kept: its last 16 KiB. */
 static char said[16384];
 
-static int run_listening(hd_fn *fn, void *arg, const hd_options *options)
+static int listen(int (*run)(void *), void *arg)
 {
     int pipes[2], result = 0;
     EXPECT_EQ(pipe(pipes), 0);
@@ -29,7 +29,7 @@ static int run_listening(hd_fn *fn, void *arg, const hd_options *options)
     if (pid == 0) {
         dup2(pipes[1], STDERR_FILENO);
         close(pipes[0]);
-        _exit(hd_run(fn, arg, options) == -EDEADLK ? 35 : 36);
+        _exit(run(arg) == -EDEADLK ? 35 : 36);
     }
     close(pipes[1]);
     size_t length = 0;
@@ -41,6 +41,24 @@ static int run_listening(hd_fn *fn, void *arg, const hd_options *options)
     EXPECT_EQ(waitpid(pid, &result, 0), pid);
     EXPECT(WIFEXITED(result));
     return WEXITSTATUS(result);
+}
+
+struct program {
+    hd_fn *fn;
+    void *arg;
+    const hd_options *options;
+};
+
+static int run_program(void *arg)
+{
+    const struct program *program = arg;
+    return hd_run(program->fn, program->arg, program->options);
+}
+
+static int run_listening(hd_fn *fn, void *arg, const hd_options *options)
+{
+    struct program program = {fn, arg, options};
+    return listen(run_program, &program);
 }
 
 static int park_for_good(void *arg)
@@ -162,4 +180,42 @@ TEST(it_can_be_turned_off)
     hd_runtime_destroy(runtime);
     options.deadlock = (hd_deadlock)7;
     EXPECT(hd_options_error(&options) != NULL);
+}
+
+/* The thread that waited may not have noticed yet that its task has ended. */
+static int leave_sleepers(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 3; i++) EXPECT_EQ(hd_spawn(NULL, park_for_good, NULL), 0);
+    hd_yield();
+    return 12;
+}
+
+TEST(a_run_that_has_ended_is_no_deadlock)
+{
+    hd_options options = HD_OPTIONS_INIT;
+    options.world = HD_WORLD_LIVE;
+    options.workers = 2;
+    for (int i = 0; i < 300; i++) EXPECT_EQ(hd_run(leave_sleepers, NULL, &options), 12);
+}
+
+static int drain_sleepers(void *arg)
+{
+    (void)arg;
+    hd_options options = HD_OPTIONS_INIT;
+    options.world = HD_WORLD_LIVE;
+    options.workers = 2;
+    options.deadlock = HD_DEADLOCK_REPORT;
+    hd_runtime *runtime = rt_create(&options);
+    hd_detach(rt_spawn(runtime, park_for_good, NULL));
+    EXPECT_EQ(hd_runtime_drain(runtime, HD_FOREVER), 0); /* They were cancelled. */
+    hd_runtime_destroy(runtime);
+    return -EDEADLK;
+}
+
+TEST(who_drains_gets_a_report_too)
+{
+    need_exact_threads();
+    EXPECT_EQ(listen(drain_sleepers, NULL), 35);
+    EXPECT(strstr(said, "heddle: deadlock: "));
 }
