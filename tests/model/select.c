@@ -411,7 +411,7 @@ MODEL(select_cancelled_buffered, .sc = 1, .tso = 1, .pso = 1, RT_STEPS)
     recv_cancelled(sizeof(struct item), 1);
 }
 
-/* Two fibers on two workers, each with a select. */
+/* A fiber and a thread, each with a select. */
 static int cross_fiber(void *arg)
 {
     struct market *m = arg;
