@@ -66,7 +66,8 @@ typedef enum hd_guard {
 typedef enum hd_deadlock {
     HD_DEADLOCK_AUTO,   /* hd_run(): report; hd_runtime_create(): sim says -EDEADLK to who
                          * waits, live waits on */
-    HD_DEADLOCK_REPORT, /* write to stderr what every task waits on, and cancel them all */
+    HD_DEADLOCK_REPORT, /* write to stderr what every task waits on; live then cancels them
+                         * all, sim says -EDEADLK to who waits */
     HD_DEADLOCK_WAIT,   /* live waits on: for programs woken by a signal or from outside */
 } hd_deadlock;
 

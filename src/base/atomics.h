@@ -98,11 +98,8 @@
 #define hdi_fetch_add_seq_cst(p, v)  hdi_fetch_add_(p, v, memory_order_seq_cst)
 #define hdi_fetch_sub_relaxed(p, v)  hdi_fetch_sub_(p, v, memory_order_relaxed)
 #define hdi_fetch_sub_acq_rel(p, v)  hdi_fetch_sub_(p, v, memory_order_acq_rel)
-#define hdi_fetch_sub_seq_cst(p, v)  hdi_fetch_sub_(p, v, memory_order_seq_cst)
 #define hdi_fetch_or_acq_rel(p, v)   hdi_fetch_or_(p, v, memory_order_acq_rel)
-#define hdi_fetch_or_seq_cst(p, v)   hdi_fetch_or_(p, v, memory_order_seq_cst)
 #define hdi_fetch_and_acq_rel(p, v)  hdi_fetch_and_(p, v, memory_order_acq_rel)
-#define hdi_fetch_and_seq_cst(p, v)  hdi_fetch_and_(p, v, memory_order_seq_cst)
 
 /* Compare and exchange, strong: `expected` is a pointer and receives what was there
  * on failure. */
