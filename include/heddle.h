@@ -8,12 +8,18 @@
 #define HEDDLE_H
 
 #include <heddle/base.h>
+#include <heddle/budget.h>
+#include <heddle/cap.h>
 #include <heddle/local.h>
 #include <heddle/chan.h>
+#include <heddle/nursery.h>
 #include <heddle/pubsub.h>
 #include <heddle/dispatcher.h>
+#include <heddle/janus.h>
 #include <heddle/runtime.h>
+#include <heddle/scope.h>
 #include <heddle/select.h>
+#include <heddle/supervise.h>
 #include <heddle/sync.h>
 #include <heddle/task.h>
 #include <heddle/time.h>

@@ -71,7 +71,7 @@ typedef struct hd_chan_options {
 
 /* A channel of `capacity` items of `item_bytes` each; 0 bytes are a mere signal.
  * Context: any.  Switches: no.  Allocates: yes.
- * Returns: the channel; NULL if out of memory, or over the limits below. */
+ * Returns: the channel; NULL if out of memory, over the limits below, or without the capability. */
 HD_API HD_MUST_USE hd_chan *hd_chan_create(size_t item_bytes, size_t capacity);
 
 /* The same with options; NULL: all defaults.
@@ -79,7 +79,7 @@ HD_API HD_MUST_USE hd_chan *hd_chan_create(size_t item_bytes, size_t capacity);
  * Returns: 0, -ENOMEM, -EINVAL: items over 1 MiB, 2^32 - 1 items or more (but
  * HD_CHAN_UNLIMITED), a limit without HD_CHAN_UNLIMITED or below one item, conflated with a
  * capacity over 1 or with another overflow, dropping the oldest with capacity 0, or with a
- * hook and items over 16 bytes. */
+ * hook and items over 16 bytes; -EPERM (capability "channel"). */
 HD_API HD_MUST_USE int hd_chan_create_with(hd_chan **chan, size_t item_bytes,
                                            const hd_chan_options *options);
 

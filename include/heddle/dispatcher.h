@@ -53,7 +53,8 @@ typedef struct hd_dispatcher_options {
  * do. One handle is the caller's.
  * Context: any.  Switches: no.  Allocates: yes.
  * Returns: 0, -ENOMEM, -EAGAIN if a thread cannot be started, -ESHUTDOWN, -EINVAL (no
- * runtime, over 256 workers, an unknown policy, or a CPU this process may not use). */
+ * runtime, over 256 workers, an unknown policy, or a CPU this process may not use), -EPERM
+ * (capability "executor"). */
 HD_API HD_MUST_USE int hd_dispatcher_create(hd_dispatcher **dispatcher,
                                             const hd_dispatcher_options *options);
 
@@ -85,8 +86,8 @@ HD_API hd_dispatcher *hd_dispatcher_default(hd_runtime *runtime);
  * number of CPUs, whichever is more, and loses those that had nothing to do for three
  * seconds. Made at the first call. The handle is borrowed.
  * Context: any.  Switches: no.  Allocates: yes, the first time.
- * Returns: the dispatcher; NULL without a runtime, or if it cannot be made: no memory, no
- * thread, or the runtime is ending. */
+ * Returns: the dispatcher; NULL without a runtime, if it cannot be made (no memory, no thread, or
+ * the runtime is ending), or without the capability "executor" to block. */
 HD_API hd_dispatcher *hd_dispatcher_io(hd_runtime *runtime);
 
 /* No pool at all. A task spawned on it by a fiber runs at once, in the place of that
@@ -106,8 +107,8 @@ HD_API hd_dispatcher *hd_dispatcher_self(void);
  * Context: any.  Switches: no.  Allocates: no. */
 HD_API const char *hd_dispatcher_name(const hd_dispatcher *dispatcher);
 
-/* How many threads it has now. Changes by itself only in hd_dispatcher_io(). In sim,
- * how many workers are simulated.
+/* How many threads it has now. Changes by itself only in hd_dispatcher_io(), and while spares
+ * replace stuck ones (hd_options.stall_ns). In sim, how many workers are simulated.
  * Context: any.  Switches: no.  Allocates: no. */
 HD_API unsigned hd_dispatcher_workers(const hd_dispatcher *dispatcher);
 
@@ -139,13 +140,14 @@ HD_API hd_on hd_on_begin(hd_dispatcher *dispatcher);
  * by the first and used by the second.
  * Context: fiber.  Switches: yes, if it is another dispatcher.  Allocates: no.
  * Returns: 0; -EINVAL outside a fiber, in an HD_PINNED one, for NULL, for
- * hd_dispatcher_unconfined(), and for a dispatcher of another runtime. */
+ * hd_dispatcher_unconfined(), and for a dispatcher of another runtime; -EPERM (capability
+ * "executor"). */
 HD_API HD_MUST_USE int hd_on_enter(hd_on *on, hd_dispatcher *dispatcher);
 HD_API void hd_on_leave(hd_on *on);
 
 /* Call fn(arg) on another dispatcher and store what it returned in *result (may be NULL).
  * Context: fiber.  Switches: yes.  Allocates: no.
- * Returns: 0, or -EINVAL as hd_on_enter(), and then fn was not called. */
+ * Returns: 0, or -EINVAL or -EPERM as hd_on_enter(), and then fn was not called. */
 HD_API HD_MUST_USE int hd_on_call(hd_dispatcher *dispatcher, hd_fn *fn, void *arg, int *result);
 
 /* Call fn(arg) on a thread of hd_dispatcher_io(), on that thread's own stack, while the
@@ -155,7 +157,7 @@ HD_API HD_MUST_USE int hd_on_call(hd_dispatcher *dispatcher, hd_fn *fn, void *ar
  * Context: fiber or thread.  Switches: yes.  Allocates: yes, cached.
  * Cancel: -ECANCELED if fn has not begun, and then it never does; otherwise it is waited for.
  * Returns: 0, -ECANCELED, -ENOMEM, -EAGAIN if the pool cannot be made, -ESHUTDOWN, -EINVAL
- * in a stackless task. */
+ * in a stackless task, -EPERM (capability "executor", to block). */
 HD_API HD_MUST_USE int hd_blocking(hd_fn *fn, void *arg, int *result);
 
 #ifdef __cplusplus

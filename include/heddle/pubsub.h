@@ -76,7 +76,8 @@ typedef struct hd_broadcast_receiver {
 } hd_broadcast_receiver;
 
 /* Context: any.  Switches: no.  Allocates: yes.
- * Returns: NULL if out of memory, capacity 0 or over 2^31, or values over 1 MiB. */
+ * Returns: NULL if out of memory, capacity 0 or over 2^31, values over 1 MiB, or without the
+ * capability "channel". */
 HD_API HD_MUST_USE hd_broadcast *hd_broadcast_create(size_t item_bytes, size_t capacity);
 
 /* Nobody may wait on it or call into it, and no receiver may be subscribed any more. Does
@@ -132,7 +133,7 @@ typedef struct hd_watch_receiver {
 
 /* A watch that starts with the value at `initial`.
  * Context: any.  Switches: no.  Allocates: yes.
- * Returns: NULL if out of memory, or for values over 1 MiB. */
+ * Returns: NULL if out of memory, for values over 1 MiB, or without the capability "channel". */
 HD_API HD_MUST_USE hd_watch *hd_watch_create(size_t item_bytes, const void *initial);
 
 /* Nobody may wait on it, call into it, or have a value borrowed any more. Does nothing to

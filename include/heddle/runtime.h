@@ -71,6 +71,15 @@ typedef enum hd_deadlock {
     HD_DEADLOCK_WAIT,   /* live waits on: for programs woken by a signal or from outside */
 } hd_deadlock;
 
+/* What the tasks of a runtime may do; cap.h says what each means. */
+typedef enum hd_profile {
+    HD_PROFILE_NONE, /* everything */
+    HD_PROFILE_CORE,
+    HD_PROFILE_SERVICE,
+    HD_PROFILE_CLUSTER,
+    HD_PROFILE_SOVEREIGN,
+} hd_profile;
+
 /* Every field left 0 takes its default. */
 typedef struct hd_options {
     size_t size;
@@ -98,6 +107,18 @@ typedef struct hd_options {
     unsigned spin_rounds;           /* search rounds before a worker parks; default 16,
                                      * 1 with more workers than CPUs */
     hd_deadlock deadlock;
+
+    /* Tasks that run for long (live). */
+    int64_t quantum_ns;    /* after which a task is asked to give way at its next call or
+                            * hd_checkpoint(); default 10 ms; HD_FOREVER: never */
+    unsigned quantum_ops;  /* the same in sim: ops without a switch; default 10,000 */
+    int64_t stall_ns;      /* after which a worker stuck in one task is replaced by a spare thread
+                            * until it comes back; default 20 ms; HD_FOREVER: never. So even one
+                            * worker may run tasks at once, except under HD_POLICY_ORDERED. Pinned
+                            * tasks wait for their own worker */
+    bool report_stalls;    /* write task, spawn site and backtrace to stderr then, once for each;
+                            * takes SIGURG for itself, to have the backtrace taken */
+    hd_profile profile;    /* what tasks may do (cap.h); default: everything */
 } hd_options;
 
 #ifdef __cplusplus
@@ -124,7 +145,7 @@ HD_API int hd_run_at(hd_fn *fn, void *arg, const hd_options *options, const hd_s
 /* Create a runtime and start its workers.
  * Context: any.  Switches: no.  Allocates: yes.
  * Returns: 0, -ENOMEM, -EAGAIN if a thread cannot be started, -ENOTSUP if this kernel
- * lacks the guard asked for, -EINVAL. */
+ * lacks the guard asked for, -EINVAL, -EPERM (capability "executor"). */
 HD_API HD_MUST_USE int hd_runtime_create(hd_runtime **runtime, const hd_options *options);
 
 /* Why these options are refused, in one sentence; NULL if they are fine.

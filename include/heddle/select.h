@@ -49,6 +49,7 @@ typedef enum hd_case_kind {
     HD_CASE_CHANGED,      /* watch receiver, item */
     HD_CASE_BROADCAST,    /* broadcast receiver, item */
     HD_CASE_ALL_DONE,     /* wait group */
+    HD_CASE_TOKEN,        /* token */
 } hd_case_kind;
 
 /* One thing to wait for. Make it by the macros below. */
@@ -76,6 +77,7 @@ typedef struct hd_case {
 #define HD_CHANGED(receiver, item)  HD_CASE_(HD_CASE_CHANGED, (receiver), (item), 0)
 #define HD_BROADCAST(receiver, item) HD_CASE_(HD_CASE_BROADCAST, (receiver), (item), 0)
 #define HD_ALL_DONE(group)          HD_CASE_(HD_CASE_ALL_DONE, (group), NULL, 0)
+#define HD_TOKEN(token)             HD_CASE_(HD_CASE_TOKEN, (token), NULL, 0)
 
 #define HD_SELECT_FIRST 1u /* of several that can happen, the first in the array */
 

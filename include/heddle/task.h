@@ -37,6 +37,8 @@ typedef void hd_drop_fn(void *state);
 
 /* Flags of hd_spawn_options. */
 #define HD_SAVE_FP 1u /* the fiber keeps its own rounding mode and FP traps */
+#define HD_DAEMON  4u /* of a nursery: does not keep it from ending, and is cancelled when all
+                       * other children have ended */
 #define HD_PINNED  2u /* the task runs on one and the same worker thread, always: for code
                        * that needs thread-local storage, or a library bound to a thread.
                        * It cannot be stolen, so it waits while that worker is busy */
@@ -58,12 +60,14 @@ typedef struct hd_spawn_options {
     hd_runtime *runtime;  /* default: the caller's; required on a plain thread */
     const char *name;     /* copied, at most 31 bytes */
     size_t stack_bytes;   /* fibers; default: the runtime's */
-    unsigned flags;       /* HD_SAVE_FP (fibers), HD_PINNED */
+    unsigned flags;       /* HD_SAVE_FP (fibers), HD_PINNED, HD_DAEMON */
     hd_drop_fn *drop;     /* stackless tasks */
     const hd_site *site;  /* default: where the macro stands */
     hd_dispatcher *dispatcher; /* default: the one the caller runs on; on a plain thread the
                                 * runtime's default one */
     hd_priority priority;
+    struct hd_nursery *nursery; /* whose child it is (nursery.h); default: nobody's: the runtime
+                                 * waits for it, and cancels it at its end */
 } hd_spawn_options;
 
 #ifdef __cplusplus
@@ -82,7 +86,9 @@ typedef struct hd_spawn_options {
  * Context: any.  Switches: no.  Allocates: yes, cached.
  * Returns: 0, -ENOMEM, -ESHUTDOWN, -EINVAL (no runtime, a stack size outside 16 KiB to
  * 1 GiB, a dispatcher that is not of the runtime named beside it, an unknown priority, or
- * HD_PINNED where threads come and go: hd_dispatcher_io(), hd_dispatcher_unconfined()). */
+ * HD_PINNED where threads come and go: hd_dispatcher_io(), hd_dispatcher_unconfined()),
+ * -EPERM (cap.h: a capability is missing, or a task with capabilities or a budget names no
+ * nursery). */
 #define hd_spawn(handle, fn, arg) hd_spawn_at((handle), (fn), (arg), NULL, HD_SITE)
 #define hd_spawn_with(handle, fn, arg, options)                                          \
     hd_spawn_at((handle), (fn), (arg), (options), HD_SITE)
@@ -177,7 +183,8 @@ HD_API void hd_cancel(hd_task *handle);
  * Context: any.  Switches: no.  Allocates: no. */
 HD_API bool hd_cancelled(void);
 
-/* Defer cancellation of the running task until the matching hd_unshield(). Nests.
+/* Defer cancellation of the running task until the matching hd_unshield(), which must be in the
+ * same scope. Nests.
  * Context: fiber or stackless task.  Switches: no.  Allocates: no.
  * Returns: 0, -EOVERFLOW at depth 255, -EINVAL outside a task, or, for
  * hd_unshield(), without a shield. */

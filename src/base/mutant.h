@@ -61,6 +61,17 @@
     X(chan_no_refill, "a receive makes room and lets no waiting sender in")               \
     X(chan_read_late, "a receive reads a waiting sender's item after it has let it go")  \
     X(oneshot_leaves_early, "a receiver takes its oneshot away while the sender is in it") \
+    X(token_look_early, "a new token looks at its parent's flag before it takes the lock")  \
+    X(token_ref_dying, "a cancel takes hold of a child that has no holder any more")      \
+    X(token_cancel_unheld, "who cancels a token does not hold it")                        \
+    X(token_leave_blind, "a scope takes it that a cancelled token has let it go already")   \
+    X(scope_unlink_blind, "a scope is left while somebody is letting it go")             \
+    X(scope_enter_blind, "a task that is cancelled opens a nursery and does not look")    \
+    X(nursery_spawn_blind, "a spawn looks whether a nursery is open before it locks it")  \
+    X(nursery_end_unheld, "who tells a nursery of its failure does not hold it")          \
+    X(monitor_looks_first, "the monitor looks at the workers before it says that it sleeps") \
+    X(spare_keeps_tasks, "a spare leaves with tasks in its queue")                        \
+    X(spare_keeps_time, "a spare leaves, and nobody watches its timers")                  \
     X(guest_ignored, "a runtime goes while another thread still wakes a task of it")
 
 #if HDI_MODEL

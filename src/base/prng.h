@@ -56,6 +56,7 @@ enum hdi_purpose {
     HDI_PURPOSE_SIM_ORDER = 1,
     HDI_PURPOSE_STEAL = 2,
     HDI_PURPOSE_SELECT = 3,
+    HDI_PURPOSE_CAP_KEY = 4,
 };
 
 static inline uint64_t hdi_stream_draw(uint64_t seed, enum hdi_purpose purpose, uint64_t key,

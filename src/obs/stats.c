@@ -4,6 +4,8 @@
  */
 #include <inttypes.h>
 
+#include <heddle/budget.h>
+
 #include "sched/runtime.h"
 #include "task/state.h"
 
@@ -36,7 +38,7 @@ uint64_t hd_runtime_digest(hd_runtime *runtime)
     uint64_t sum = 0; /* commutative: workers have no common order */
     hdi_mutex_lock(&runtime->list);
     for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
-        for (unsigned i = 0; i < d->worker_count; i++) {
+        for (unsigned i = 0; i < hdi_dispatcher_places(d); i++) {
             sum += hdi_mix64(read_counter(&d->workers[i].own_digest) + i);
         }
     }
@@ -62,6 +64,13 @@ struct dump {
 
 enum { DUMP_TASKS_MAX = 1000 };
 
+static void dump_exhausted(FILE *out, const struct hd_task *task)
+{
+    struct hdi_extras *extras = hdi_task_extras(task);
+    const unsigned mark = extras ? hdi_load_relaxed(&extras->exhausted) : 0; /* as of now */
+    if (mark) fprintf(out, "  budget exhausted: %s", hd_resource_name((hd_resource)(mark - 1)));
+}
+
 static void dump_task(struct hd_task *task, void *arg)
 {
     struct dump *dump = arg;
@@ -71,7 +80,9 @@ static void dump_task(struct hd_task *task, void *arg)
             task->kind == HDI_TASK_FIBER ? "fiber" : "stackless",
             lifecycle_name(hdi_word_lifecycle(word)), word & HDI_CANCELLED ? "  cancelled" : "",
             word & HDI_SHIELD_MASK ? "  shielded" : "");
-    if (task->name[0]) fprintf(dump->out, "  \"%s\"", task->name);
+    const char *name = hdi_task_name(task);
+    if (*name) fprintf(dump->out, "  \"%s\"", name);
+    dump_exhausted(dump->out, task);
     if (task->site) fprintf(dump->out, "  %s:%d", task->site->file, task->site->line);
     fputc('\n', dump->out);
 }
@@ -82,6 +93,7 @@ static const char *worker_state_name(enum hdi_worker_state state)
     case HDI_WORKER_RUNNING: return "running";
     case HDI_WORKER_SEARCHING: return "searching";
     case HDI_WORKER_PARKED: return "parked";
+    case HDI_WORKER_GONE: return "gone";
     }
     return "?";
 }
@@ -117,7 +129,7 @@ static void dump_dispatcher(FILE *out, struct hd_dispatcher *dispatcher)
             dispatcher->name, policy_name(dispatcher->policy), hd_dispatcher_workers(dispatcher),
             hdi_load_acquire(&dispatcher->closing) ? "  closing" : "",
             hdi_inject_length(&dispatcher->inject));
-    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+    for (unsigned i = 0; i < hdi_dispatcher_places(dispatcher); i++) {
         struct hdi_worker *worker = &dispatcher->workers[i];
         if (dispatcher->elastic && read_counter(&worker->counters.parks) == 0 &&
             read_counter(&worker->counters.polls) == 0) {

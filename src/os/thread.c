@@ -8,7 +8,26 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+/* A short file, as a string. Returns its length; -1 if it cannot be read. */
+static ssize_t read_file(const char *path, char *text, size_t size)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    const ssize_t bytes = read(fd, text, size - 1);
+    close(fd);
+    if (bytes >= 0) text[bytes] = '\0';
+    return bytes;
+}
+
+static __thread alignas(64) char room[HDI_THREAD_ROOM_BYTES];
+
+void *hdi_thread_room(void)
+{
+    return room;
+}
 
 #if HDI_MODEL
 int hdi_thread_start(struct hdi_thread *thread, void (*entry)(void *), void *arg,
@@ -28,6 +47,28 @@ int hdi_thread_pin(struct hdi_thread *thread, unsigned cpu)
 {
     (void)thread, (void)cpu;
     return 0;
+}
+
+int64_t hdi_thread_cpu_ns(const struct hdi_thread *thread)
+{
+    (void)thread;
+    return 0;
+}
+
+bool hdi_thread_ready(struct hdi_thread *thread)
+{
+    (void)thread;
+    return true;
+}
+
+void hdi_thread_send(const struct hdi_thread *thread, int signal_number)
+{
+    (void)thread, (void)signal_number;
+}
+
+void hdi_thread_admit(int signal_number)
+{
+    (void)signal_number;
 }
 
 void hdi_thread_yield(void)
@@ -63,6 +104,7 @@ __attribute__((noinline)) uintptr_t hdi_thread_id(void)
 static void *thread_main(void *arg)
 {
     struct hdi_thread *thread = arg;
+    hdi_store_relaxed(&thread->tid, (int32_t)gettid()); /* Who reads 0 asks later. */
     thread->entry(thread->arg);
     return NULL;
 }
@@ -72,6 +114,7 @@ int hdi_thread_start(struct hdi_thread *thread, void (*entry)(void *), void *arg
 {
     thread->entry = entry;
     thread->arg = arg;
+    hdi_store_relaxed(&thread->tid, 0);
     /* Signals belong to the program: its own threads handle them. Faults stay open: the
      * kernel kills a thread that faults while they are blocked, past any handler. */
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
@@ -100,11 +143,51 @@ int hdi_thread_pin(struct hdi_thread *thread, unsigned cpu)
     return pthread_setaffinity_np(thread->id, sizeof(set), &set) == 0 ? 0 : -EINVAL;
 }
 
+int64_t hdi_thread_cpu_ns(const struct hdi_thread *thread)
+{
+    clockid_t clock;
+    struct timespec used;
+    if (pthread_getcpuclockid(thread->id, &clock) != 0) return 0; /* It has just ended. */
+    if (clock_gettime(clock, &used) != 0) return 0;
+    return (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
+}
+
+bool hdi_thread_ready(struct hdi_thread *thread)
+{
+    char path[64], stat[128];
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)hdi_load_relaxed(&thread->tid));
+    const ssize_t bytes = read_file(path, stat, sizeof(stat));
+    const char *at = bytes > 0 ? strrchr(stat, ')') : NULL; /* The name may hold anything. */
+    return at && at[1] == ' ' && at[2] == 'R';
+}
+
+void hdi_thread_send(const struct hdi_thread *thread, int signal_number)
+{
+    (void)pthread_kill(thread->id, signal_number);
+}
+
+void hdi_thread_admit(int signal_number)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, signal_number);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
 void hdi_thread_yield(void)
 {
     sched_yield();
 }
 #endif
+
+static __thread char note[HDI_NOTE_BYTES] __attribute__((tls_model("initial-exec")));
+
+__attribute__((noinline)) char *hdi_thread_note(void)
+{
+    char *address = note;
+    __asm__ volatile("" : "+r"(address));
+    return address;
+}
 
 unsigned hdi_cpu_count(void)
 {
@@ -117,12 +200,7 @@ unsigned hdi_cpu_count(void)
 unsigned hdi_thread_count(void)
 {
     char stat[1024];
-    const int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    const ssize_t bytes = read(fd, stat, sizeof(stat) - 1);
-    close(fd);
-    if (bytes <= 0) return 0;
-    stat[bytes] = '\0';
+    if (read_file("/proc/self/stat", stat, sizeof(stat)) <= 0) return 0;
     /* The name, in parentheses, may hold anything; 17 fields later comes the count. */
     const char *at = strrchr(stat, ')');
     unsigned threads = 0;

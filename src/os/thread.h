@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * thread: OS threads, and the one thread-local pointer of the library.
+ * thread: OS threads, and what is thread-local in the library: a pointer, and some room.
  *
  * A fiber may wake up on another thread, and compilers cache thread-local addresses
  * across calls they can see into. So the pointer is read by volatile assembly, which
@@ -19,6 +19,7 @@ struct hdi_thread {
     void *model;
 #else
     pthread_t id;
+    _Atomic(int32_t) tid; /* the kernel's name for it; 0 until it runs. Itself writes, relaxed */
 #endif
     void (*entry)(void *arg);
     void *arg;
@@ -32,6 +33,19 @@ void hdi_thread_join(struct hdi_thread *thread);
 /* Keep it on one CPU. Returns: 0, -EINVAL if this process may not use that one. */
 int hdi_thread_pin(struct hdi_thread *thread, unsigned cpu);
 
+/* CPU time it has used. Context: any, before it is joined; as the next two. */
+int64_t hdi_thread_cpu_ns(const struct hdi_thread *thread);
+
+/* Whether it runs, or waits only for a CPU; false if it sleeps in the kernel, or if nobody can
+ * tell. */
+bool hdi_thread_ready(struct hdi_thread *thread);
+
+/* Send it a signal, which it must have admitted. */
+void hdi_thread_send(const struct hdi_thread *thread, int signal_number);
+
+/* Let signals of this number come to the calling thread. */
+void hdi_thread_admit(int signal_number);
+
 /* Let another OS thread run. */
 void hdi_thread_yield(void);
 
@@ -40,6 +54,11 @@ unsigned hdi_cpu_count(void);
 
 /* OS threads of this process; 0 if that cannot be told. */
 unsigned hdi_thread_count(void);
+
+/* The calling thread's own memory, zeroed at first. Context: a plain thread; no fiber may keep it.
+ * Model threads share one. */
+#define HDI_THREAD_ROOM_BYTES 256
+void *hdi_thread_room(void);
 
 extern __thread void *hdi_thread_pointer; /* only for the next function */
 
@@ -67,6 +86,11 @@ static inline void *hdi_thread_self(void)
 }
 
 void hdi_thread_set_self(void *self);
+
+/* Text of the calling thread's own, at first empty: what it was last refused, if it is a plain
+ * one (scope/audit.c). */
+#define HDI_NOTE_BYTES 160
+char *hdi_thread_note(void);
 
 /* A number that identifies the calling OS thread while it lives, never 0. */
 uintptr_t hdi_thread_id(void);

@@ -48,7 +48,7 @@ static int join_shielded(hd_task *task, int *result)
 static int wait_for(hd_task *task, int *result)
 {
     int err = hd_join(task, result);
-    if (err != -ECANCELED) return err;
+    if (err != -ECANCELED && err != -ETIMEDOUT) return err;
     if (claim(hdi_task_state(task), GIVEN_UP)) {
         hd_detach(task);
         return err;
@@ -60,7 +60,7 @@ static int wait_for(hd_task *task, int *result)
 
 int hd_blocking(hd_fn *fn, void *arg, int *result)
 {
-    const struct hd_task *self = hdi_task_self();
+    struct hd_task *self = hdi_task_self();
     int returned = 0;
     if (!self) {
         returned = fn(arg);
@@ -68,16 +68,20 @@ int hd_blocking(hd_fn *fn, void *arg, int *result)
         return 0;
     }
     if (self->kind != HDI_TASK_FIBER) return -EINVAL;
-    if (hd_cancelled()) return -ECANCELED;
+    if (hdi_load_relaxed(&self->word) & HDI_ATTENTION) {
+        int err = hdi_task_metered() ? hdi_scope_may_block(self) : 0;
+        if (!err) err = hdi_scope_attend(self, HDI_COST_SYSCALL, false);
+        if (err) return err;
+    }
     hd_spawn_options options = HD_SPAWN_OPTIONS_INIT;
-    options.dispatcher = hd_dispatcher_io(self->runtime);
+    options.dispatcher = hdi_dispatcher_io(self->runtime);
     if (!options.dispatcher) {
         return hdi_load_relaxed(&self->runtime->closing) ? -ESHUTDOWN : -EAGAIN;
     }
     options.name = "blocking";
     const struct call call = {.fn = fn, .arg = arg, .state = WAITING};
     hd_task *task;
-    int err = hd_spawn_poll_with(&task, run_call, &call, sizeof(call), &options);
+    int err = hdi_spawn_job(&task, run_call, &call, sizeof(call), &options, HD_SITE);
     if (!err) err = wait_for(task, &returned);
     if (!err && result) *result = returned;
     return err;

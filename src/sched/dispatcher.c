@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "os/memory.h"
 #include "sched/find.h"
 #include "sched/runtime.h"
 
@@ -48,7 +49,9 @@ static void worker_init(struct hd_dispatcher *dispatcher, unsigned index)
     hdi_worker_adapt(worker, FIRST_GUESS_NS);
     worker->clock_left = worker->clock_runs;
     const bool sim = is_sim(runtime);
-    worker->alone = dispatcher->worker_count == 1;
+    worker->spare = index >= dispatcher->worker_count;
+    worker->sole = dispatcher->worker_count == 1 && !worker->spare;
+    hdi_store_relaxed(&worker->alone, worker->sole); /* Nobody else knows it yet. */
     worker->direct = !sim; /* In sim every choice is the seed's. */
     worker->digest = sim ? &runtime->sim.digest : &worker->own_digest;
     const uint64_t entropy = runtime->world->entropy(runtime);
@@ -76,37 +79,85 @@ static int copy_cpus(struct hd_dispatcher *dispatcher, const struct hdi_dispatch
     return 0;
 }
 
+unsigned hdi_dispatcher_spares(const struct hd_runtime *runtime, unsigned workers,
+                               hd_policy policy)
+{
+    if (!runtime->monitor.wanted || runtime->options.stall_ns == HD_FOREVER) return 0;
+    if (workers == 1 && policy == HD_POLICY_ORDERED) return 0; /* POOL-7 */
+    return HDI_WORKERS_MAX - workers;
+}
+
+/* Of kernel pages, where most may never be used (POOL-6). */
+static bool has_pages(const struct hd_dispatcher *dispatcher)
+{
+    return dispatcher->place_max > dispatcher->worker_count && !HDI_MODEL;
+}
+
+static size_t workers_bytes(const struct hd_dispatcher *dispatcher)
+{
+    const size_t bytes = sizeof(*dispatcher->workers) * dispatcher->place_max;
+    const size_t page = has_pages(dispatcher) ? hdi_memory_page_bytes() : 1;
+    return (bytes + page - 1) / page * page;
+}
+
+static struct hdi_worker *alloc_workers(const struct hd_dispatcher *dispatcher)
+{
+    const size_t bytes = workers_bytes(dispatcher);
+    return has_pages(dispatcher) ? hdi_memory_map(bytes) : hdi_lines_alloc(bytes);
+}
+
+static void free_workers(const struct hd_dispatcher *dispatcher)
+{
+    if (has_pages(dispatcher)) {
+        hdi_memory_unmap(dispatcher->workers, workers_bytes(dispatcher));
+    } else {
+        hdi_lines_free(dispatcher->workers);
+    }
+}
+
+struct hdi_worker *hdi_dispatcher_add_place(struct hd_dispatcher *dispatcher)
+{
+    const unsigned index = hdi_load_relaxed(&dispatcher->places); /* grow */
+    struct hdi_worker *worker = &dispatcher->workers[index];
+    HDI_ASSERT(index < dispatcher->place_max);
+    worker_init(dispatcher, index);
+    hdi_store_release(&dispatcher->places, index + 1); /* Q */
+    return worker;
+}
+
 int hdi_dispatcher_init(struct hd_dispatcher *dispatcher, struct hd_runtime *runtime,
                         const struct hdi_dispatcher_spec *spec)
 {
     dispatcher->runtime = runtime;
-    dispatcher->workers = hdi_lines_alloc(sizeof(*dispatcher->workers) * spec->workers);
+    dispatcher->worker_count = spec->workers;
+    dispatcher->place_max = spec->workers + spec->spares;
+    dispatcher->workers = alloc_workers(dispatcher);
     if (!dispatcher->workers) return -ENOMEM;
     if (copy_cpus(dispatcher, spec) != 0) {
-        hdi_lines_free(dispatcher->workers);
+        free_workers(dispatcher);
         return -ENOMEM;
     }
-    dispatcher->worker_count = spec->workers;
     dispatcher->spin_rounds = spec->spin_rounds;
     dispatcher->policy = spec->policy;
     dispatcher->elastic = spec->elastic;
+    dispatcher->maker = spec->maker;
     snprintf(dispatcher->name, sizeof(dispatcher->name), "%s", spec->name);
     hdi_inject_init(&dispatcher->inject);
     hdi_levels_init(&dispatcher->levels);
     if (spec->policy == HD_POLICY_PRIORITY) dispatcher->inject.levels = &dispatcher->levels;
-    hdi_idle_init(&dispatcher->idle, spec->workers);
+    hdi_idle_init(&dispatcher->idle, spec->workers, dispatcher->place_max);
     hdi_keeper_init(&dispatcher->keeper);
     hdi_store_relaxed(&dispatcher->refs, 1); /* Nobody else knows it yet. */
-    for (unsigned i = 0; i < spec->workers; i++) worker_init(dispatcher, i);
+    for (unsigned i = 0; i < spec->workers; i++) (void)hdi_dispatcher_add_place(dispatcher);
     return 0;
 }
 
 void hdi_dispatcher_fini(struct hd_dispatcher *dispatcher)
 {
-    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+    for (unsigned i = 0; i < hdi_dispatcher_places(dispatcher); i++) {
         hdi_runq_fini(&dispatcher->workers[i].queue);
     }
-    hdi_lines_free(dispatcher->workers);
+    free_workers(dispatcher);
     free(dispatcher->cpus);
 }
 
@@ -138,6 +189,7 @@ int hdi_dispatcher_new(struct hd_dispatcher **out, struct hd_runtime *runtime,
         return err;
     }
     link_up(dispatcher);
+    hdi_monitor_check(&runtime->monitor); /* Its workers may be at work already. */
     *out = dispatcher;
     return 0;
 }
@@ -170,11 +222,11 @@ bool hdi_dispatcher_ended(struct hd_dispatcher *dispatcher)
     if (hdi_likely(!hdi_load_acquire(&dispatcher->closing))) return false;
     /* As in hdi_runtime_alive(). */
     uint64_t ended = hdi_load_acquire(&dispatcher->departed);
-    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+    for (unsigned i = 0; i < hdi_dispatcher_places(dispatcher); i++) {
         ended += hdi_load_acquire(&dispatcher->workers[i].counters.completed);
     }
     uint64_t begun = hdi_load_acquire(&dispatcher->arrived);
-    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+    for (unsigned i = 0; i < hdi_dispatcher_places(dispatcher); i++) {
         begun += hdi_load_acquire(&dispatcher->workers[i].counters.submitted);
     }
     return begun == ended;
@@ -244,7 +296,8 @@ static void add_worker(hd_stats *stats, struct hdi_worker *worker)
     stats->searches += read_counter(&c->searches);
     stats->injected += pushed(&worker->inbox);
     const uint64_t avg = read_counter(&c->run_ns_avg), max = read_counter(&c->run_ns_max);
-    if (stats->workers > 0) stats->run_ns_avg += avg / stats->workers;
+    const bool gone = read_counter(&c->state) == HDI_WORKER_GONE;
+    if (stats->workers > 0 && !gone) stats->run_ns_avg += avg / stats->workers;
     if (max > stats->run_ns_max) stats->run_ns_max = max;
     const unsigned interval = (unsigned)read_counter(&c->inject_interval);
     if (stats->inject_interval == 0 || interval < stats->inject_interval) {
@@ -256,7 +309,7 @@ void hdi_dispatcher_add_stats(struct hd_dispatcher *dispatcher, hd_stats *stats)
 {
     stats->dispatchers++;
     stats->injected += pushed(&dispatcher->inject);
-    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+    for (unsigned i = 0; i < hdi_dispatcher_places(dispatcher); i++) {
         add_worker(stats, &dispatcher->workers[i]);
     }
 }
@@ -269,7 +322,7 @@ static void retire_counters(struct hd_dispatcher *dispatcher)
     hdi_dispatcher_add_stats(dispatcher, retired);
     retired->dispatchers = 0;
     retired->inject_interval = 0;
-    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+    for (unsigned i = 0; i < hdi_dispatcher_places(dispatcher); i++) {
         struct hdi_counters *counters = &dispatcher->workers[i].counters;
         hdi_fetch_add_acq_rel(&runtime->foreign_submitted, read_counter(&counters->submitted));
         hdi_fetch_add_acq_rel(&runtime->foreign_completed, read_counter(&counters->completed));
@@ -367,6 +420,7 @@ static int resolve(const hd_dispatcher_options *options, struct hd_runtime **run
     *spec = (struct hdi_dispatcher_spec){
         .name = options->name ? options->name : "",
         .workers = workers,
+        .spares = hdi_dispatcher_spares(*runtime, workers, options->policy),
         .spin_rounds = spin_rounds(*runtime, workers),
         .policy = options->policy,
         .cpus = options->cpus,
@@ -380,7 +434,10 @@ int hd_dispatcher_create(hd_dispatcher **out, const hd_dispatcher_options *optio
     struct hd_runtime *runtime;
     struct hdi_dispatcher_spec spec;
     const int err = resolve(options, &runtime, &spec);
-    return err ? err : hdi_dispatcher_new(out, runtime, &spec);
+    if (err) return err;
+    const struct hd_task *self = hdi_task_metered();
+    if (self && hdi_scope_may_create(self, &spec.maker) != 0) return -EPERM;
+    return hdi_dispatcher_new(out, runtime, &spec);
 }
 
 int hd_dispatcher_single(hd_dispatcher **out, hd_runtime *runtime)
@@ -440,8 +497,14 @@ static struct hd_dispatcher *make_io(struct hd_runtime *runtime)
 
 hd_dispatcher *hd_dispatcher_io(hd_runtime *runtime)
 {
+    const struct hd_task *self = hdi_task_metered();
     if (!runtime) runtime = hd_runtime_self();
-    if (!runtime) return NULL;
+    if (!runtime || (self && hdi_scope_may_block(self) != 0)) return NULL;
+    return hdi_dispatcher_io(runtime);
+}
+
+struct hd_dispatcher *hdi_dispatcher_io(struct hd_runtime *runtime)
+{
     struct hd_dispatcher *io = hdi_load_acquire(&runtime->io); /* I */
     if (io) return io;
     hdi_mutex_lock(&runtime->io_lock);

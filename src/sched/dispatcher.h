@@ -33,6 +33,23 @@
  *   POOL-4  If the submitter finds no room, that worker has not come to its 2 yet, and
  *           sees the task there.
  *   POOL-5  One thread stays: a task always finds one that will come to it some day.
+ *
+ * Spares. While a worker is stuck in one task, another thread does its work: a worker at one of
+ * the places behind the first worker_count, started and excused by the monitor
+ * (sched/monitor.h). It is a worker as any other, but nothing is pinned to it. All changes of
+ * `live`, `spares`, `gone` and `excused` are made under `grow`:
+ *
+ *   monitor                                 spare, between two tasks
+ *   1. lock; excused = true, or false       1. excused: gives what is in its queues to the
+ *      again; unlock                           injection queue, and no longer searches
+ *   2. unpark it                            2. lock; still excused: live - 1, gone; unlock
+ *                                           3. makes its timers known, as one that parks, and
+ *                                              leaves
+ *
+ *   POOL-6  A place that was used once stays in use, for its counters and its timers. The memory
+ *           of the others was never touched.
+ *   POOL-7  A pool of one worker under HD_POLICY_ORDERED has no spares: its tasks never run at
+ *           the same time.
  */
 #ifndef HDI_SCHED_DISPATCHER_H
 #define HDI_SCHED_DISPATCHER_H
@@ -52,14 +69,17 @@
 /* Constant from creation on, except where noted. */
 struct hd_dispatcher {
     struct hd_runtime *runtime; /* NULL: the unconfined one */
-    struct hdi_worker *workers; /* array */
-    unsigned worker_count;
+    struct hdi_worker *workers; /* [place_max] */
+    unsigned worker_count;      /* threads it has while none is stuck; at most, if elastic */
+    unsigned place_max;
     unsigned spin_rounds;       /* search rounds before a worker parks */
     hd_policy policy;
     bool elastic;
     bool permanent;             /* its handles are borrowed */
+    int64_t excess_ns;          /* the monitor's own: how long it has had threads too many */
     unsigned *cpus;             /* [cpu_count]; NULL: any */
     unsigned cpu_count;
+    uint64_t maker;             /* the capability it was created by (scope/cap.h); 0: none */
     struct hd_dispatcher *next; /* in the runtime's list; runtime->list */
     char name[HDI_DISPATCHER_NAME_BYTES];
 
@@ -73,7 +93,9 @@ struct hd_dispatcher {
     _Atomic(bool) visited;       /* a task that left it may have a timer here: not reaped */
     _Atomic(uint32_t) refs;      /* handles, unless permanent */
     _Atomic(uint32_t) guests;    /* POOL-2 */
+    _Atomic(uint32_t) places;    /* of `workers` in use, now or earlier (POOL-6); grow */
     _Atomic(uint32_t) live;      /* threads that are not gone; workers in sim; grow */
+    _Atomic(uint32_t) spares;    /* of them; grow */
     _Atomic(uint32_t) pin_next;  /* which worker gets the next HD_PINNED task; relaxed */
     _Atomic(uint64_t) arrived;   /* tasks that came other than by a spawn of its workers */
     _Atomic(uint64_t) departed;  /* tasks that left other than by ending on its workers */
@@ -84,12 +106,31 @@ struct hd_dispatcher {
 struct hdi_dispatcher_spec {
     const char *name;
     unsigned workers; /* at most, if elastic */
+    unsigned spares;  /* at most */
     unsigned spin_rounds;
     hd_policy policy;
     bool elastic;
     const unsigned *cpus;
     unsigned cpu_count;
+    uint64_t maker;
 };
+
+/* How many of `workers` are to be looked at. Context: any. */
+static inline unsigned hdi_dispatcher_places(struct hd_dispatcher *dispatcher)
+{
+    if (HDI_MODEL && dispatcher->place_max == dispatcher->worker_count) {
+        return dispatcher->worker_count; /* One step less to explore. */
+    }
+    return hdi_load_acquire(&dispatcher->places); /* Q: they are initialised. */
+}
+
+/* Whether no other thread could be told of anything. Relaxed: of what a spare that is just started
+ * is not told, the monitor tells it. */
+static inline bool hdi_worker_alone(struct hdi_worker *worker)
+{
+    if (HDI_MODEL && !worker->sole) return false; /* One step less to explore. */
+    return hdi_load_relaxed(&worker->alone);
+}
 
 /* Whose worker runs the task, or ran it last. Context: the task does not run. */
 static inline struct hd_dispatcher *hdi_dispatcher_of(const struct hd_task *task)
@@ -99,6 +140,13 @@ static inline struct hd_dispatcher *hdi_dispatcher_of(const struct hd_task *task
 
 /* ---- sched/dispatcher.c ---- */
 
+/* How many spares such a pool may have. */
+unsigned hdi_dispatcher_spares(const struct hd_runtime *runtime, unsigned workers,
+                               hd_policy policy);
+
+/* Use the next place. Context: grow held, and there is one. */
+struct hdi_worker *hdi_dispatcher_add_place(struct hd_dispatcher *dispatcher);
+
 /* In memory of zeroes, without starting it. Returns: 0, -ENOMEM. */
 int hdi_dispatcher_init(struct hd_dispatcher *dispatcher, struct hd_runtime *runtime,
                         const struct hdi_dispatcher_spec *spec);
@@ -107,6 +155,9 @@ void hdi_dispatcher_fini(struct hd_dispatcher *dispatcher);
 /* Make one, start it, and put it into the runtime's list, with one handle. */
 int hdi_dispatcher_new(struct hd_dispatcher **out, struct hd_runtime *runtime,
                        const struct hdi_dispatcher_spec *spec);
+
+/* hd_dispatcher_io() for who may. */
+struct hd_dispatcher *hdi_dispatcher_io(struct hd_runtime *runtime);
 
 /* Free the pools that have ended. Context: any, runtime->list not held. */
 void hdi_dispatchers_reap(struct hd_runtime *runtime);
@@ -145,5 +196,28 @@ void hdi_elastic_grow(struct hd_dispatcher *dispatcher);
 /* The right side. Context: a worker that is counted as searching, and has found nothing.
  * Returns true if it has to leave; false if it goes on, counted as `searching` says. */
 bool hdi_elastic_leave(struct hdi_worker *worker);
+
+/* If nobody keeps the time, because all that are there are busy: start one who will, if there is
+ * room. Context: the monitor. */
+void hdi_elastic_keep_time(struct hd_dispatcher *dispatcher);
+
+/* Start the thread of a worker that is gone, and is counted as searching already. Returns: 0,
+ * -errno. Context: grow held. */
+int hdi_elastic_start(struct hdi_worker *worker);
+
+/* ---- sched/spare.c ---- */
+
+/* Start up to `count`, as far as there is room. Context: the monitor. */
+void hdi_spares_start(struct hd_dispatcher *dispatcher, unsigned count);
+
+/* Have `count` of those leave that are not stuck, and the others stay. Context: the monitor. */
+void hdi_spares_excuse(struct hd_dispatcher *dispatcher, unsigned count);
+
+/* Join the threads of those that have left. Returns whether there were any. Context: the
+ * monitor. */
+bool hdi_spares_bury(struct hd_dispatcher *dispatcher);
+
+/* The right side. Context: an excused spare, between two tasks. Returns false if it stays. */
+bool hdi_spare_leave(struct hdi_worker *worker);
 
 #endif

@@ -19,32 +19,47 @@ static struct hdi_worker *find_gone(struct hd_dispatcher *dispatcher)
     return NULL;
 }
 
-/* Context: grow held, and one more counted as searching. */
-static int start(struct hdi_worker *worker)
+int hdi_elastic_start(struct hdi_worker *worker)
 {
     if (worker->started) hdi_thread_join(&worker->thread); /* It has left, or is about to. */
     worker->started = false;
     worker->gone = false;
     worker->searching = true;
+    hdi_worker_set_state(worker, HDI_WORKER_SEARCHING);
     const int err = hdi_live_start(worker);
     if (err) {
         worker->searching = false;
         worker->gone = true;
+        hdi_worker_set_state(worker, HDI_WORKER_GONE);
     }
     return err;
+}
+
+/* Start one more, if nobody is parked or searching, and there is room. Context: grow held. */
+static void add_thread(struct hd_dispatcher *dispatcher)
+{
+    struct hdi_worker *worker =
+        hdi_load_acquire(&dispatcher->stopping) ? NULL : find_gone(dispatcher);
+    if (worker && hdi_idle_try_add(&dispatcher->idle) && hdi_elastic_start(worker) != 0) {
+        /* Those that are there come to the task when they can (POOL-5). */
+        const bool last = hdi_idle_end_search(&dispatcher->idle);
+        (void)last;
+    }
 }
 
 void hdi_elastic_grow(struct hd_dispatcher *dispatcher)
 {
     if (hdi_inject_length(&dispatcher->inject) == 0) return;
     hdi_mutex_lock(&dispatcher->grow);
-    struct hdi_worker *worker =
-        hdi_load_acquire(&dispatcher->stopping) ? NULL : find_gone(dispatcher);
-    if (worker && hdi_idle_try_add(&dispatcher->idle) && start(worker) != 0) {
-        /* Those that are there come to the task when they can (POOL-5). */
-        const bool last = hdi_idle_end_search(&dispatcher->idle);
-        (void)last;
-    }
+    add_thread(dispatcher);
+    hdi_mutex_unlock(&dispatcher->grow);
+}
+
+void hdi_elastic_keep_time(struct hd_dispatcher *dispatcher)
+{
+    if (hdi_keeper_kept(dispatcher)) return;
+    hdi_mutex_lock(&dispatcher->grow);
+    add_thread(dispatcher);
     hdi_mutex_unlock(&dispatcher->grow);
 }
 
@@ -64,6 +79,7 @@ bool hdi_elastic_leave(struct hdi_worker *worker)
     }
     if (leaves) {
         worker->gone = true;
+        hdi_worker_set_state(worker, HDI_WORKER_GONE);
         hdi_fetch_sub_acq_rel(&dispatcher->live, 1);
     }
     hdi_mutex_unlock(&dispatcher->grow);

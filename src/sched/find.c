@@ -33,7 +33,7 @@ void hdi_find_push(struct hdi_worker *worker, struct hd_task *task, bool busy)
 {
     if (hdi_unlikely(!hdi_runq_push(&worker->queue, task))) {
         overflow(worker, task);
-    } else if (!worker->alone) {
+    } else if (!hdi_worker_alone(worker)) {
         if (busy || hdi_load_relaxed(&worker->lifo.task) || hdi_runq_count(&worker->queue) > 1) {
             notify(worker->dispatcher);
         }
@@ -268,7 +268,7 @@ static struct hd_task *steal_from(struct hdi_worker *worker, struct hdi_worker *
 struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, bool last)
 {
     struct hd_dispatcher *dispatcher = worker->dispatcher;
-    const unsigned count = dispatcher->worker_count;
+    const unsigned count = hdi_dispatcher_places(dispatcher);
     unsigned scans = count - 1 < scan_max ? count - 1 : scan_max;
     if (worker->queue.shape == HDI_RUNQ_NONE) scans = 0; /* All is in the injection queue. */
     unsigned victim = hdi_prng_below(&worker->prng, count);
@@ -284,8 +284,55 @@ struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, boo
 bool hdi_find_visible(struct hd_dispatcher *dispatcher)
 {
     if (hdi_inject_length(&dispatcher->inject) > 0) return true;
-    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+    const unsigned count = hdi_dispatcher_places(dispatcher);
+    for (unsigned i = 0; i < count; i++) {
         if (hdi_runq_count(&dispatcher->workers[i].queue) > 0) return true;
     }
     return false;
+}
+
+/* ---- in the place of another ---- */
+
+/* Tasks on their way to the injection queue, in order. */
+struct batch {
+    struct hd_dispatcher *to;
+    struct hd_task *tasks[HDI_INJECT_BATCH_MAX];
+    unsigned count;
+};
+
+static void batch_send(struct batch *batch)
+{
+    if (batch->count > 0) inject(batch->to, batch->tasks, batch->count);
+    batch->count = 0;
+}
+
+static void batch_add(struct batch *batch, struct hd_task *task)
+{
+    if (batch->count == HDI_INJECT_BATCH_MAX) batch_send(batch);
+    batch->tasks[batch->count++] = task;
+}
+
+void hdi_find_hand_over(struct hdi_worker *worker)
+{
+    struct batch batch = {.to = worker->dispatcher};
+    struct hd_task *task = hdi_lifo_flush(&worker->lifo);
+    if (task) batch_add(&batch, task);
+    while ((task = hdi_runq_pop(&worker->queue, &worker->prng))) batch_add(&batch, task);
+    batch_send(&batch);
+}
+
+bool hdi_find_take_over(struct hdi_worker *victim, struct hdi_runq *between)
+{
+    struct batch batch = {.to = victim->dispatcher};
+    bool any = false;
+    unsigned moved;
+    for (struct hd_task *task; (task = hdi_runq_steal(&victim->queue, between, &moved));) {
+        any = true;
+        batch_add(&batch, task);
+        while ((task = hdi_ring_pop(&between->ring))) batch_add(&batch, task);
+    }
+    struct hd_task *last = hdi_lifo_steal(&victim->lifo);
+    if (last) batch_add(&batch, last);
+    batch_send(&batch);
+    return any || last;
 }

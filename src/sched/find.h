@@ -83,4 +83,13 @@ struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, boo
 /* Whether any queue that can be stolen from has a task: the second look. */
 bool hdi_find_visible(struct hd_dispatcher *dispatcher);
 
+/* ---- in the place of another ---- */
+
+/* Give all that is in the worker's queues to the injection queue. Context: the worker. */
+void hdi_find_hand_over(struct hdi_worker *worker);
+
+/* The same for a worker that is stuck in a task. What is pinned to it stays. `between` is an empty
+ * ring, the caller's. Returns whether there was anything. Context: any but the worker itself. */
+bool hdi_find_take_over(struct hdi_worker *victim, struct hdi_runq *between);
+
 #endif

@@ -17,12 +17,13 @@ static uint32_t searching_in(uint64_t counts)
     return (uint32_t)(counts >> 32);
 }
 
-void hdi_idle_init(struct hdi_idle *idle, unsigned workers)
+void hdi_idle_init(struct hdi_idle *idle, unsigned workers, unsigned places)
 {
-    HDI_ASSERT(workers >= 1 && workers <= HDI_WORKERS_MAX);
+    HDI_ASSERT(workers >= 1 && workers <= places && places <= HDI_WORKERS_MAX);
     hdi_store_relaxed(&idle->counts, 0); /* Nobody else knows it yet. */
     for (unsigned i = 0; i < HDI_IDLE_WORDS; i++) hdi_store_relaxed(&idle->parked_bits[i], 0);
     idle->workers = workers;
+    idle->words = (places + 63) / 64;
 }
 
 /* All changes add a constant; each is one step of the protocol (N). */
@@ -40,7 +41,7 @@ static uint64_t counts_read(struct hdi_idle *idle)
 /* Clear one bit that a claim entitles us to (IDLE-1). */
 static unsigned clear_any_bit(struct hdi_idle *idle, unsigned from)
 {
-    const unsigned words = (idle->workers + 63) / 64;
+    const unsigned words = idle->words;
     for (unsigned word = (from / 64) % words;; word = (word + 1) % words) {
         /* Relaxed: a hint for the RMW below. */
         uint64_t bits = hdi_load_relaxed(&idle->parked_bits[word]);
@@ -82,6 +83,11 @@ bool hdi_idle_try_add(struct hdi_idle *idle)
     return counts == 0 && hdi_cas_acq_rel(&idle->counts, &counts, SEARCHING_ONE); /* N */
 }
 
+void hdi_idle_add(struct hdi_idle *idle)
+{
+    counts_add(idle, SEARCHING_ONE); /* N */
+}
+
 bool hdi_idle_end_search(struct hdi_idle *idle)
 {
     const uint64_t was = counts_add(idle, -SEARCHING_ONE); /* N */
@@ -89,14 +95,14 @@ bool hdi_idle_end_search(struct hdi_idle *idle)
     return searching_in(was) == 1 && !HDI_MUTANT(idle_last_silent);
 }
 
-bool hdi_idle_park(struct hdi_idle *idle, unsigned worker, bool searching)
+unsigned hdi_idle_park(struct hdi_idle *idle, unsigned worker, bool searching)
 {
     const uint64_t mask = UINT64_C(1) << (worker % 64);
     const uint64_t was_bits = hdi_fetch_or_acq_rel(&idle->parked_bits[worker / 64], mask);
     HD_CHECK(!(was_bits & mask)); /* IDLE-1: the bit before the count. */
     const uint64_t was = counts_add(idle, PARKED_ONE - (searching ? SEARCHING_ONE : 0)); /* N */
     HD_CHECK(!searching || searching_in(was) > 0);
-    return parked_in(was) + 1 == idle->workers;
+    return parked_in(was) + 1;
 }
 
 bool hdi_idle_unpark(struct hdi_idle *idle, unsigned worker)

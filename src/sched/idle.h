@@ -30,7 +30,7 @@
  *   IDLE-2  A worker whose bit was cleared by another is searching, and counted so by
  *           that other; it will be unparked, and must take the token.
  *   IDLE-3  searching <= workers / 2, rounded up, except that a woken worker always
- *           searches.
+ *           searches, as does one that was just started.
  *
  * Rejected
  *   A park timeout: it hides lost wake-ups, and wakes an idle machine.
@@ -52,10 +52,12 @@
 struct hdi_idle {
     alignas(HDI_CACHE_LINE) _Atomic(uint64_t) counts; /* searching << 32 | parked; by RMW */
     _Atomic(uint64_t) parked_bits[HDI_IDLE_WORDS];    /* by RMW */
-    unsigned workers;                                 /* constant */
+    unsigned workers;                                 /* constant, for IDLE-3 */
+    unsigned words;                                   /* constant, of parked_bits in use */
 };
 
-void hdi_idle_init(struct hdi_idle *idle, unsigned workers);
+/* `places`: how many there may ever be, spares included. */
+void hdi_idle_init(struct hdi_idle *idle, unsigned workers, unsigned places);
 
 /* Context: any, after it put a task into a stealable queue. `from` is where to start
  * looking, so that wake-ups rotate. Returns the worker to unpark, now searching; -1 if
@@ -73,8 +75,11 @@ __attribute__((warn_unused_result)) bool hdi_idle_end_search(struct hdi_idle *id
  * parked, count one more as searching, which the caller then starts. */
 __attribute__((warn_unused_result)) bool hdi_idle_try_add(struct hdi_idle *idle);
 
-/* Steps 1 and 2 of the worker. Returns whether every worker is parked now. */
-bool hdi_idle_park(struct hdi_idle *idle, unsigned worker, bool searching);
+/* Count one more as searching, which the caller then starts. Context: any. */
+void hdi_idle_add(struct hdi_idle *idle);
+
+/* Steps 1 and 2 of the worker. Returns how many are parked now. */
+unsigned hdi_idle_park(struct hdi_idle *idle, unsigned worker, bool searching);
 
 /* Step 4 of the worker, and after every return from sleep: it is searching afterwards,
  * counted once. Returns whether another had claimed it (IDLE-2): its token is there or

@@ -25,9 +25,9 @@ static void expect_counts(unsigned searching, unsigned parked)
 
 static void park_all(unsigned workers)
 {
-    hdi_idle_init(&idle, workers);
+    hdi_idle_init(&idle, workers, workers);
     for (unsigned i = 0; i < workers; i++) {
-        EXPECT_EQ(hdi_idle_park(&idle, i, false), i + 1 == workers);
+        EXPECT_EQ(hdi_idle_park(&idle, i, false), i + 1);
     }
     expect_counts(0, workers);
 }
@@ -41,7 +41,7 @@ static void found(void)
 TEST(nobody_is_woken_where_nobody_sleeps)
 {
     for (int w = 0; w < WIDTHS; w++) {
-        hdi_idle_init(&idle, widths[w]);
+        hdi_idle_init(&idle, widths[w], widths[w]);
         EXPECT_EQ(hdi_idle_notify(&idle, 0), -1);
         expect_counts(0, 0);
     }
@@ -82,9 +82,9 @@ TEST(a_lone_sleeper_is_found_from_anywhere)
 {
     for (int w = 0; w < WIDTHS; w++) {
         for (unsigned sleeper = 0; sleeper < widths[w]; sleeper++) {
-            hdi_idle_init(&idle, widths[w]);
+            hdi_idle_init(&idle, widths[w], widths[w]);
             const unsigned from = (sleeper * 7 + 11) % widths[w];
-            EXPECT_EQ(hdi_idle_park(&idle, sleeper, false), widths[w] == 1);
+            EXPECT_EQ(hdi_idle_park(&idle, sleeper, false), 1);
             EXPECT_EQ(hdi_idle_notify(&idle, from), sleeper);
             found();
             expect_counts(0, 0);
@@ -105,7 +105,7 @@ TEST(nobody_is_woken_while_one_searches)
 TEST(half_of_the_workers_may_search_rounded_up)
 {
     for (int w = 0; w < WIDTHS; w++) {
-        hdi_idle_init(&idle, widths[w]);
+        hdi_idle_init(&idle, widths[w], widths[w]);
         const unsigned most = (widths[w] + 1) / 2;
         for (unsigned i = 0; i < most; i++) EXPECT(hdi_idle_try_search(&idle));
         EXPECT(!hdi_idle_try_search(&idle));
@@ -117,12 +117,12 @@ TEST(half_of_the_workers_may_search_rounded_up)
 
 TEST(a_searcher_that_parks_stops_searching)
 {
-    hdi_idle_init(&idle, 2);
+    hdi_idle_init(&idle, 2, 2);
     EXPECT(hdi_idle_try_search(&idle));
-    EXPECT(!hdi_idle_park(&idle, 1, true));
+    EXPECT_EQ(hdi_idle_park(&idle, 1, true), 1);
     expect_counts(0, 1);
     EXPECT(hdi_idle_try_search(&idle));
-    EXPECT(hdi_idle_park(&idle, 0, true));
+    EXPECT_EQ(hdi_idle_park(&idle, 0, true), 2);
     expect_counts(0, 2);
 }
 
@@ -151,7 +151,7 @@ TEST(a_worker_that_was_claimed_learns_it_and_is_counted_once)
 static void park_twice(void *arg)
 {
     (void)arg;
-    hdi_idle_init(&idle, 2);
+    hdi_idle_init(&idle, 2, 2);
     (void)hdi_idle_park(&idle, 1, false);
     (void)hdi_idle_park(&idle, 1, false);
 }
@@ -159,7 +159,7 @@ static void park_twice(void *arg)
 static void stop_searching_without_searching(void *arg)
 {
     (void)arg;
-    hdi_idle_init(&idle, 2);
+    hdi_idle_init(&idle, 2, 2);
     (void)hdi_idle_park(&idle, 1, true);
 }
 

@@ -42,7 +42,8 @@ bool hdi_keeper_poll_all(struct hdi_worker *worker)
     struct hd_dispatcher *dispatcher = worker->dispatcher;
     int64_t now_ns = INT64_MIN;
     bool any = false;
-    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+    const unsigned count = hdi_dispatcher_places(dispatcher);
+    for (unsigned i = 0; i < count; i++) {
         struct hdi_timers *timers = &dispatcher->workers[i].timers;
         const bool own = timers == &worker->timers && timers->unpublished;
         if (!own && hdi_load_relaxed(&timers->next_ns) == INT64_MAX) continue;
@@ -84,15 +85,20 @@ void hdi_keeper_publish(struct hdi_worker *worker)
     struct hd_dispatcher *dispatcher = worker->dispatcher;
     worker->timers.unpublished = false;
     const int64_t next_ns = hdi_timers_publish(&worker->timers); /* C1 */
-    if (worker->alone || HDI_MUTANT(keeper_publish_silent)) return;
+    if (hdi_worker_alone(worker) || HDI_MUTANT(keeper_publish_silent)) return;
     if (tell_keeper(dispatcher, next_ns)) return;
-    if (hdi_idle_parked(&dispatcher->idle) > 0) dispatcher->runtime->world->notify(dispatcher);
+    if (hdi_idle_parked(&dispatcher->idle) > 0) {
+        dispatcher->runtime->world->notify(dispatcher);
+    } else if (dispatcher->elastic) {
+        hdi_monitor_check(&dispatcher->runtime->monitor); /* All may block: it starts one more. */
+    }
 }
 
 int64_t hdi_keeper_next(struct hd_dispatcher *dispatcher)
 {
     int64_t earliest_ns = INT64_MAX;
-    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+    const unsigned count = hdi_dispatcher_places(dispatcher);
+    for (unsigned i = 0; i < count; i++) {
         const int64_t next_ns = hdi_load_seq_cst(&dispatcher->workers[i].timers.next_ns); /* C3 */
         if (next_ns < earliest_ns) earliest_ns = next_ns;
     }
@@ -151,6 +157,34 @@ void hdi_sched_timers_changed(struct hdi_timers *timers)
     struct hdi_worker *worker = hdi_worker_self();
     timers->unpublished = true;
     worker->quick = 0;
+}
+
+/* Into a wheel that is not ours: its owner, who may sleep, need not know, but who keeps the
+ * time must. Once it is there it may fire, and the runtime end: it waits for us. */
+static void start_as_guest(struct hd_runtime *runtime, struct hdi_timer *timer,
+                           int64_t deadline_ns)
+{
+    struct hd_dispatcher *dispatcher = &runtime->main;
+    struct hdi_timers *timers = &dispatcher->workers[0].timers;
+    hdi_sched_guest_enter(runtime);
+    timer->timers = timers;
+    hdi_lock_take(&timers->lock);
+    hdi_timer_insert(timer, timers, deadline_ns);
+    hdi_lock_give(&timers->lock);
+    const int64_t next_ns = hdi_timers_publish(timers); /* C1 */
+    if (!tell_keeper(dispatcher, next_ns)) runtime->world->notify(dispatcher);
+    hdi_sched_guest_leave(runtime);
+}
+
+void hdi_sched_timer_start(struct hd_runtime *runtime, struct hdi_timer *timer,
+                           int64_t deadline_ns)
+{
+    struct hdi_exec *exec = hdi_exec_self();
+    if (exec && exec->runtime == runtime) {
+        hdi_timer_start(timer, exec->timers, deadline_ns);
+    } else {
+        start_as_guest(runtime, timer, deadline_ns);
+    }
 }
 
 /* Simulated runtimes, the newest first. */

@@ -20,8 +20,8 @@
  * finds the keeper, and a watch_ns that is the keeper's or "never". A worker that parks
  * becomes the keeper if there is none, and otherwise takes the same two steps.
  *
- * A wake-up for a task takes the keeper last (hdi_keeper_wake_from()). While the only
- * workers that are awake are each busy with one long task, nobody keeps the time.
+ * A wake-up for a task takes the keeper last (hdi_keeper_wake_from()). While all workers are each
+ * busy with one long task, nobody keeps the time: the monitor sees to it (sched/monitor.h).
  *
  * Rejected
  *   A timer thread: two switches between threads for every timer.
@@ -53,7 +53,7 @@ void hdi_keeper_stand_in(struct hdi_worker *worker);
 bool hdi_keeper_poll_all(struct hdi_worker *worker);
 
 /* Steps 1 and 2 of the left side. Context: the worker, before it runs a task, if its timers
- * are unpublished. */
+ * are unpublished, or leaves for good. */
 void hdi_keeper_publish(struct hdi_worker *worker);
 
 /* Steps 1 to 3 of the right side. Returns until when to sleep: INT64_MAX if there is no

@@ -27,9 +27,8 @@ static void live_rouse(struct hdi_worker *worker)
 
 static void live_rouse_all(struct hd_dispatcher *dispatcher)
 {
-    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
-        hdi_parker_unpark(&dispatcher->workers[i].parker);
-    }
+    const unsigned count = hdi_dispatcher_places(dispatcher);
+    for (unsigned i = 0; i < count; i++) hdi_parker_unpark(&dispatcher->workers[i].parker);
 }
 
 static void live_stop(struct hd_dispatcher *dispatcher)
@@ -38,7 +37,7 @@ static void live_stop(struct hd_dispatcher *dispatcher)
     hdi_mutex_lock(&dispatcher->grow); /* From now on nobody starts threads. */
     hdi_mutex_unlock(&dispatcher->grow);
     live_rouse_all(dispatcher);
-    for (unsigned i = 0; i < dispatcher->worker_count; i++) {
+    for (unsigned i = 0; i < hdi_dispatcher_places(dispatcher); i++) {
         struct hdi_worker *worker = &dispatcher->workers[i];
         if (worker->started) hdi_thread_join(&worker->thread);
         worker->started = false;
@@ -69,7 +68,10 @@ int hdi_live_start(struct hdi_worker *worker)
 static int live_start(struct hd_dispatcher *dispatcher)
 {
     const unsigned first = dispatcher->elastic ? 1 : dispatcher->worker_count;
-    for (unsigned i = first; i < dispatcher->worker_count; i++) dispatcher->workers[i].gone = true;
+    for (unsigned i = first; i < dispatcher->worker_count; i++) {
+        dispatcher->workers[i].gone = true;
+        hdi_worker_set_state(&dispatcher->workers[i], HDI_WORKER_GONE);
+    }
     for (unsigned i = 0; i < first; i++) {
         const int err = hdi_live_start(&dispatcher->workers[i]);
         if (err) {

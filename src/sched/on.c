@@ -10,6 +10,8 @@
  */
 #include <errno.h>
 
+#include <heddle/cap.h>
+
 #include "base/check.h"
 #include "base/mutant.h"
 #include "sched/runtime.h"
@@ -51,6 +53,9 @@ int hd_on_enter(hd_on *on, hd_dispatcher *dispatcher)
         return -EINVAL;
     }
     struct hd_dispatcher *back = home_of(task);
+    if (back != dispatcher && hdi_task_metered() && hdi_scope_may_run_on(task, dispatcher) != 0) {
+        return -EPERM;
+    }
     *on = (hd_on){{NULL}};
     if (back == dispatcher) return 0;
     on->private_[0] = hd_dispatcher_ref(back); /* MOVE-1 */
@@ -73,8 +78,9 @@ hd_on hd_on_begin(hd_dispatcher *dispatcher)
 {
     hd_on on;
     const int err = hd_on_enter(&on, dispatcher);
-    HD_CHECK_MSG(err == 0, "HD_ON() outside a fiber, in a pinned one, or for a dispatcher that "
-                           "is NULL, unconfined or of another runtime");
+    HD_CHECK_MSG(err != -EINVAL, "HD_ON() outside a fiber, in a pinned one, or for a dispatcher "
+                                 "that is NULL, unconfined or of another runtime");
+    HD_CHECK_MSG(err != -EPERM, hd_missing());
     return on;
 }
 

@@ -68,6 +68,9 @@ static void resolve_scheduling(hd_options *options)
     DEFAULT(inject_latency_ns, 1000000);
     DEFAULT(ewma_percent, 10);
     DEFAULT(steal_scan_max, 4);
+    DEFAULT(quantum_ns, 10000000);
+    DEFAULT(quantum_ops, 10000);
+    DEFAULT(stall_ns, 20000000);
     /* With more workers than CPUs a spinning thief keeps its victim from running. */
     DEFAULT(spin_rounds, options->workers > hdi_cpu_count() || HDI_MODEL ? 1 : 16);
 }
@@ -86,6 +89,8 @@ static const char *check(const hd_options *options)
     if (options->inject_latency_ns < 0) return "inject_latency_ns is negative";
     if (options->ewma_percent > 100) return "ewma_percent is over 100";
     if (options->spin_rounds > 10000) return "spin_rounds is over 10,000";
+    if (options->quantum_ns < 0) return "quantum_ns is negative";
+    if (options->stall_ns < 0) return "stall_ns is negative";
     return NULL;
 }
 
@@ -100,6 +105,8 @@ const char *hdi_options_resolve(const hd_options *in, hd_options *out)
     if ((unsigned)out->sim_order > HD_SIM_WORKERS) return "sim_order is none of HD_SIM_*";
     if ((unsigned)out->guard > HD_GUARD_CANARY) return "guard is none of HD_GUARD_*";
     if ((unsigned)out->deadlock > HD_DEADLOCK_WAIT) return "deadlock is none of HD_DEADLOCK_*";
+    if ((unsigned)out->profile > HD_PROFILE_SOVEREIGN) return "profile is none of HD_PROFILE_*";
+    if ((unsigned)out->profile > HD_PROFILE_SOVEREIGN) return "profile is none of HD_PROFILE_*";
     const char *wrong = resolve_world(out);
     if (!wrong) wrong = resolve_workers(out);
     if (wrong) return wrong;

@@ -48,6 +48,11 @@ static void expect_the_documented_defaults(const hd_options *o)
     EXPECT_EQ(o->ewma_percent, 10);
     EXPECT_EQ(o->steal_scan_max, 4);
     EXPECT_EQ(o->spin_rounds, 16);
+    EXPECT_EQ(o->quantum_ns, 10000000);
+    EXPECT_EQ(o->quantum_ops, 10000);
+    EXPECT_EQ(o->stall_ns, 20000000);
+    EXPECT(!o->report_stalls);
+    EXPECT_EQ(o->profile, HD_PROFILE_NONE);
 }
 
 TEST(no_options_means_all_defaults)
@@ -89,6 +94,11 @@ TEST(what_is_given_is_kept)
     o.ewma_percent = 100;
     o.steal_scan_max = 255;
     o.spin_rounds = 10000;
+    o.quantum_ns = 1;
+    o.quantum_ops = 1;
+    o.stall_ns = HD_FOREVER;
+    o.report_stalls = true;
+    o.profile = HD_PROFILE_SOVEREIGN;
     const hd_options got = resolve(&o);
     EXPECT_EQ(got.seed == UINT64_MAX, true);
     EXPECT_EQ(got.workers, 256);
@@ -104,6 +114,11 @@ TEST(what_is_given_is_kept)
     EXPECT_EQ(got.ewma_percent, 100);
     EXPECT_EQ(got.steal_scan_max, 255);
     EXPECT_EQ(got.spin_rounds, 10000);
+    EXPECT_EQ(got.quantum_ns, 1);
+    EXPECT_EQ(got.quantum_ops, 1);
+    EXPECT_EQ(got.stall_ns, HD_FOREVER);
+    EXPECT(got.report_stalls);
+    EXPECT_EQ(got.profile, HD_PROFILE_SOVEREIGN);
 }
 
 #define EXPECT_REFUSED(words, ...)                                                       \
@@ -137,6 +152,9 @@ TEST(a_refusal_names_the_option)
     EXPECT_REFUSED("inject_latency_ns", o->inject_latency_ns = -1);
     EXPECT_REFUSED("ewma_percent", o->ewma_percent = 101);
     EXPECT_REFUSED("spin_rounds", o->spin_rounds = 10001);
+    EXPECT_REFUSED("quantum_ns", o->quantum_ns = -1);
+    EXPECT_REFUSED("stall_ns", o->stall_ns = -1);
+    EXPECT_REFUSED("profile", o->profile = (hd_profile)5);
 }
 
 /* ---- HEDDLE_SEED ---- */

@@ -37,7 +37,7 @@ static bool lookup_overflow(const void *address, struct hdi_overflow_info *info)
     if (!hdi_stack_guards(task->fiber.stack, address)) return false;
     *info = (struct hdi_overflow_info){
         .id = task->id,
-        .name = task->name,
+        .name = hdi_task_name(task),
         .site = task->site,
         .stack_bytes = task->fiber.stack->bytes,
     };
@@ -87,6 +87,7 @@ static int runtime_init(struct hd_runtime *runtime, const hd_options *options)
     runtime->options = *options;
     runtime->world = options->world == HD_WORLD_SIM ? &hdi_world_sim : &hdi_world_live;
     runtime->cpus = hdi_cpu_count();
+    runtime->metered = options->world == HD_WORLD_SIM || options->profile != HD_PROFILE_NONE;
     runtime->dispatchers = &runtime->main;
     hdi_list_init(&runtime->waits);
     hdi_store_relaxed(&runtime->id_next, 1); /* Nobody else knows it yet. */
@@ -94,19 +95,26 @@ static int runtime_init(struct hd_runtime *runtime, const hd_options *options)
     if (err) return err;
     hdi_prng_init(&runtime->sim.prng,
                   hdi_stream_draw(options->seed, HDI_PURPOSE_SIM_ORDER, 0, 0));
+    hdi_monitor_init(&runtime->monitor, runtime);
     const struct hdi_dispatcher_spec spec = {
         .name = "default",
         .workers = options->workers,
+        .spares = hdi_dispatcher_spares(runtime, options->workers, options->policy),
         .spin_rounds = options->spin_rounds,
         .policy = options->policy,
     };
-    err = hdi_dispatcher_init(&runtime->main, runtime, &spec);
+    err = options->profile != HD_PROFILE_NONE ? hdi_caps_begin(runtime) : 0;
+    if (!err) err = hdi_dispatcher_init(&runtime->main, runtime, &spec);
     if (!err) {
         runtime->main.permanent = true;
         err = start(runtime);
         if (err) hdi_dispatcher_fini(&runtime->main);
     }
-    if (err) hdi_tasks_fini(runtime);
+    if (err) {
+        hdi_monitor_stop(&runtime->monitor);
+        hdi_caps_end(runtime);
+        hdi_tasks_fini(runtime);
+    }
     return err;
 }
 
@@ -114,6 +122,8 @@ int hd_runtime_create(hd_runtime **out, const hd_options *options)
 {
     hd_options resolved;
     if (hdi_options_resolve(options, &resolved)) return -EINVAL;
+    const struct hd_task *self = hdi_task_metered();
+    if (self && hdi_scope_may_create(self, NULL) != 0) return -EPERM;
     struct hd_runtime *runtime = hdi_lines_alloc(sizeof(*runtime));
     if (!runtime) return -ENOMEM;
     const int err = runtime_init(runtime, &resolved);
@@ -160,13 +170,11 @@ static void begin_waiting(struct hd_runtime *runtime, struct hdi_thread_wait *wa
     hdi_mutex_unlock(&runtime->waits_lock);
 }
 
-/* If all workers sleep already, one of them has to look whether that is a deadlock
- * (obs/deadlock.c). */
-static void have_a_look(struct hd_runtime *runtime)
+void hdi_runtime_have_a_look(struct hd_runtime *runtime)
 {
     struct hd_dispatcher *main = &runtime->main;
     if (runtime->world->kind != HD_WORLD_LIVE) return;
-    if (hdi_idle_parked(&main->idle) == main->worker_count) runtime->world->notify(main);
+    if (hdi_dispatcher_all_parked(main)) runtime->world->notify(main);
 }
 
 static void end_waiting(struct hd_runtime *runtime, struct hdi_thread_wait *wait)
@@ -184,7 +192,7 @@ static int thread_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint
     const bool for_good = report && deadline_ns == INT64_MAX;
     struct hdi_thread_wait wait = {.word = word, .expected = expected};
     if (for_good) begin_waiting(runtime, &wait);
-    if (for_good && look) have_a_look(runtime);
+    if (for_good && look) hdi_runtime_have_a_look(runtime);
     const int err = runtime->world->wait(runtime, word, expected, deadline_ns);
     if (for_good) end_waiting(runtime, &wait);
     return err;
@@ -279,7 +287,7 @@ static void check_no_leak(struct hd_runtime *runtime)
     struct hd_task *task;
     if (!hdi_runtime_leaked(runtime, &task)) return;
     fprintf(stderr, "heddle: task %llu \"%s\", spawned at %s:%d, has a handle or waker left\n",
-            (unsigned long long)task->id, task->name, task->site ? task->site->file : "?",
+            (unsigned long long)task->id, hdi_task_name(task), task->site ? task->site->file : "?",
             task->site ? task->site->line : 0);
     hdi_fail(__FILE__, __LINE__, "hd_runtime_destroy() with handles or wakers alive");
 }
@@ -295,12 +303,14 @@ void hd_runtime_destroy(hd_runtime *runtime)
     const int err = hd_runtime_shutdown(runtime, HD_FOREVER);
     HD_CHECK_MSG(err != -EINVAL, "hd_runtime_destroy() from inside the runtime");
     HD_CHECK_MSG(err != -EDEADLK, "hd_runtime_destroy(): tasks are left that can never end");
+    hdi_monitor_stop(&runtime->monitor);
     hdi_dispatchers_stop(runtime);
     if (runtime->world->kind == HD_WORLD_SIM) hdi_homes_remove(runtime);
     if (!HDI_MUTANT(guest_ignored)) wait_for_guests(runtime);
     if (runtime->options.report_overflow) hdi_overflow_uninstall();
     check_no_leak(runtime);
     hdi_dispatchers_free(runtime);
+    hdi_caps_end(runtime);
     hdi_tasks_fini(runtime);
     hdi_lines_free(runtime);
 }

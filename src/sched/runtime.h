@@ -9,6 +9,7 @@
 
 #include "os/slab.h"
 #include "sched/dispatcher.h"
+#include "sched/monitor.h"
 
 /* The seam between one program and its worlds. Nothing else reads a clock or a random
  * source, or decides how to wait. */
@@ -55,12 +56,14 @@ struct hd_runtime {
     hd_options options; /* constant; every default filled in */
     const struct hdi_world *world;
     unsigned cpus;                     /* that this process may use */
+    bool metered;                      /* constant: every task's calls are counted (METERED) */
     struct hd_dispatcher main;         /* the default dispatcher */
     struct hdi_mutex list;             /* held for the next two; never while waiting */
     struct hd_dispatcher *dispatchers; /* all of them; `main` is the first */
     hd_stats retired;                  /* counters of those that were freed */
     struct hdi_mutex io_lock;          /* held while `io` is made */
     _Atomic(struct hd_dispatcher *) io; /* NULL before the first use */
+    _Atomic(struct hdi_caps *) caps;   /* scope/cap.h; NULL before the first use */
 
     _Atomic(bool) closing;       /* spawns are refused */
     _Atomic(uint32_t) draining;  /* somebody waits for quiet: tell them */
@@ -77,9 +80,25 @@ struct hd_runtime {
 
     struct hdi_stack_pool stacks;
     struct hdi_slab tasks[HDI_TASK_CLASSES];
+    struct hdi_monitor monitor;
 
     struct hdi_sim_state sim;
 };
+
+/* ---- what scopes provide to this layer (scope/) ---- */
+
+/* A runtime with a profile begins: it has capabilities of its own. Returns: 0, -ENOMEM. Any
+ * ends. */
+int hdi_caps_begin(struct hd_runtime *runtime);
+void hdi_caps_end(struct hd_runtime *runtime);
+
+/* Whether a METERED task may run there; may create dispatchers and runtimes, and what they are to
+ * remember of that; may block a thread. Return: 0, -EPERM. */
+int hdi_scope_may_run_on(const struct hd_task *task, const struct hd_dispatcher *dispatcher);
+int hdi_scope_may_create(const struct hd_task *task, uint64_t *maker);
+int hdi_scope_may_block(const struct hd_task *task);
+
+/* ---- this layer ---- */
 
 /* sched/keeper.c: a simulated runtime exists, or is about to go. */
 void hdi_homes_add(struct hd_runtime *runtime);
@@ -91,6 +110,10 @@ void hdi_lines_free(void *memory);
 
 /* sched/runtime.c: if somebody waits for the runtime to be quiet, a dispatcher of it is. */
 void hdi_runtime_tell_quiet(struct hd_runtime *runtime);
+
+/* sched/runtime.c: if all workers sleep already, have one of them look whether that is a deadlock
+ * (obs/deadlock.c). Context: live and sim. */
+void hdi_runtime_have_a_look(struct hd_runtime *runtime);
 
 /* sched/live.c: start the thread of one worker. Returns: 0, or -errno. */
 int hdi_live_start(struct hdi_worker *worker);

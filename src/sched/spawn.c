@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <heddle/nursery.h>
 #include <heddle/task.h>
 
 #include "base/check.h"
@@ -68,6 +69,11 @@ void hdi_sched_free(struct hd_task *task)
 #if HDI_MODEL
     hdi_store_relaxed(&task->joiner, 0); /* Whoever reads it from now on wakes nobody. */
 #endif
+    struct hdi_extras *extras = hdi_task_extras(task);
+    if (hdi_unlikely(extras != NULL)) {
+        hdi_scope_forget(task);
+        free(extras);
+    }
     if (hdi_likely(worker)) {
         hdi_slab_give(&worker->tasks[task->size_class], task);
     } else {
@@ -84,13 +90,13 @@ uint64_t hdi_runtime_alive(struct hd_runtime *runtime)
     hdi_mutex_lock(&runtime->list);
     uint64_t ended = hdi_load_acquire(&runtime->foreign_completed);
     for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
-        for (unsigned i = 0; i < d->worker_count; i++) {
+        for (unsigned i = 0; i < hdi_dispatcher_places(d); i++) {
             ended += hdi_load_acquire(&d->workers[i].counters.completed); /* A */
         }
     }
     uint64_t begun = hdi_load_acquire(&runtime->foreign_submitted);
     for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
-        for (unsigned i = 0; i < d->worker_count; i++) {
+        for (unsigned i = 0; i < hdi_dispatcher_places(d); i++) {
             begun += hdi_load_acquire(&d->workers[i].counters.submitted);
         }
     }
@@ -149,11 +155,14 @@ static uint64_t take_id(struct hd_runtime *runtime, struct hdi_worker *worker)
     return worker->id_next++;
 }
 
-static void set_name(struct hd_task *task, const char *name)
+static int set_name(struct hd_task *task, const char *name)
 {
+    struct hdi_extras *extras = hdi_task_need_extras(task);
+    if (!extras) return -ENOMEM;
     const size_t bytes = strnlen(name, HDI_TASK_NAME_BYTES - 1);
-    memcpy(task->name, name, bytes);
-    task->name[bytes] = '\0';
+    memcpy(extras->name, name, bytes);
+    extras->name[bytes] = '\0';
+    return 0;
 }
 
 /* Where a new task goes. */
@@ -161,6 +170,10 @@ struct target {
     struct hd_runtime *runtime;
     struct hd_dispatcher *home;
     struct hdi_worker *worker; /* the caller's, if of that runtime */
+    struct hd_task *spawner;   /* the running task, if it pays */
+    struct hdi_nursery *nursery;
+    bool daemon;
+    bool errand; /* HDI_UNUSUAL_ERRAND */
 };
 
 /* Whether a task with these options can live there. */
@@ -179,6 +192,11 @@ static __attribute__((noinline)) int find_other_target(const hd_spawn_options *o
     if (options && options->size != sizeof(*options)) return -EINVAL;
     struct hd_runtime *runtime = options ? options->runtime : NULL;
     struct hd_dispatcher *home = options ? options->dispatcher : NULL;
+    struct hdi_nursery *nursery = options ? (struct hdi_nursery *)options->nursery : NULL;
+    if (nursery) {
+        if (runtime && runtime != hdi_scope_runtime(nursery)) return -EINVAL;
+        runtime = hdi_scope_runtime(nursery);
+    }
     if (home && home->runtime) { /* not the unconfined one */
         if (runtime && runtime != home->runtime) return -EINVAL;
         runtime = home->runtime;
@@ -187,21 +205,60 @@ static __attribute__((noinline)) int find_other_target(const hd_spawn_options *o
     if (!runtime) return -EINVAL;
     if (worker && worker->exec.runtime != runtime) worker = NULL;
     if (!home) home = worker ? worker->dispatcher : &runtime->main;
-    *target = (struct target){runtime, home, worker};
+    *target = (struct target){
+        .runtime = runtime,
+        .home = home,
+        .worker = worker,
+        .nursery = nursery,
+        .daemon = options && (options->flags & HD_DAEMON),
+    };
+    if (target->daemon && !nursery) return -EINVAL;
     return check_placement(options, home);
 }
 
-HDI_ALWAYS_INLINE int find_target(const hd_spawn_options *options, struct target *target)
+/* The running task pays, and needs the right to. */
+static __attribute__((noinline)) int ask_to_spawn(struct target *target, struct hd_task *spawner)
+{
+    const int err = hdi_scope_may_spawn(spawner, target->nursery);
+    if (!err) target->spawner = spawner;
+    return err;
+}
+
+/* What was asked for is not done. */
+static __attribute__((noinline, cold)) int give_up(const struct target *target,
+                                                   struct hd_task *task, int err)
+{
+    if (task) {
+        if (task->kind == HDI_TASK_POLL && task->large) free(hdi_task_state(task));
+        hdi_locals_end(task);
+        hdi_store_relaxed(&task->word, 0); /* TASK-3; the slab publishes it. */
+        hdi_sched_free(task);
+    }
+    if (target->spawner) hdi_scope_unspawned(target->spawner);
+    return err;
+}
+
+HDI_ALWAYS_INLINE int find_target(const hd_spawn_options *options, struct target *target,
+                                  struct hdi_nursery *nursery)
 {
     struct hdi_worker *worker = hdi_worker_self();
     if (hdi_likely(!options && worker)) {
-        *target = (struct target){worker->exec.runtime, worker->dispatcher, worker};
+        *target = (struct target){
+            .runtime = worker->exec.runtime,
+            .home = worker->dispatcher,
+            .worker = worker,
+            .nursery = nursery,
+        };
     } else {
         const int err = find_other_target(options, worker, target);
         if (err) return err;
     }
     /* Relaxed: submit_new() looks again. */
-    return hdi_unlikely(hdi_load_relaxed(&target->runtime->closing)) ? -ESHUTDOWN : 0;
+    if (hdi_unlikely(hdi_load_relaxed(&target->runtime->closing))) return -ESHUTDOWN;
+    struct hd_task *self = worker ? worker->exec.current : NULL;
+    /* Relaxed: the flag never changes. */
+    const bool pays = self && (hdi_load_relaxed(&self->word) & HDI_METERED);
+    return hdi_unlikely(pays) ? ask_to_spawn(target, self) : 0;
 }
 
 /* What the options say about where it runs, and before whom. */
@@ -241,21 +298,28 @@ HDI_ALWAYS_INLINE struct hd_task *new_task(const struct target *target,
     task->id = take_id(target->runtime, target->worker);
     task->kind = (uint8_t)kind;
     task->size_class = (uint8_t)size_class;
-    task->resumes = task->large = false;
+    task->resumes = task->large = task->daemon = false;
     task->unusual = 0;
     task->level = NORMAL_LEVEL;
-    task->holds = 0;
     task->phase = 0; /* as in hdi_word_new() */
     task->site = site;
-    task->name[0] = '\0';
+    hdi_store_relaxed(&task->extras, NULL); /* The word publishes it. */
+    task->nursery = NULL;
+    task->scope = NULL;
+    task->left_nursery = 0;
+    task->credit = 0;
     if (hdi_unlikely(options != NULL)) {
         if (options->site) task->site = options->site;
-        if (options->name) set_name(task, options->name);
+        if ((options->name && set_name(task, options->name)) ||
+            ((options->flags & HD_SAVE_FP) && !hdi_task_need_extras(task))) {
+            hdi_sched_free(task);
+            return NULL;
+        }
         place(target, task, options);
     }
-    task->locals = NULL;
     const struct hd_task *parent = hdi_task_self();
-    if (parent && hdi_unlikely(parent->locals != NULL) && hdi_locals_inherit(parent, task)) {
+    const struct hdi_extras *extras = parent ? hdi_task_extras(parent) : NULL;
+    if (hdi_unlikely(extras && extras->locals) && hdi_locals_inherit(parent, task)) {
         hdi_sched_free(task);
         return NULL;
     }
@@ -299,10 +363,18 @@ static __attribute__((noinline)) void submit_elsewhere(const struct target *targ
     }
 }
 
-HDI_ALWAYS_INLINE void submit_new(const struct target *target, struct hd_task *task,
-                                  hd_task **handle)
+HDI_ALWAYS_INLINE int submit_new(const struct target *target, struct hd_task *task,
+                                 hd_task **handle)
 {
-    hdi_store_release(&task->word, hdi_word_new(handle != NULL)); /* W */
+    struct hdi_nursery *nursery = target->nursery;
+    uint64_t word = hdi_word_new(handle != NULL);
+    if (hdi_unlikely(target->runtime->metered || target->errand)) word |= HDI_METERED;
+    if (nursery && hdi_unlikely(hdi_scope_meters(nursery))) word |= HDI_METERED;
+    hdi_store_release(&task->word, word); /* W */
+    if (nursery) {
+        const int err = hdi_scope_adopt(nursery, task, target->daemon);
+        if (hdi_unlikely(err)) return give_up(target, task, err);
+    }
     if (handle) *handle = task;
     hdi_barrier_light(); /* Shutdown's walk sees the word, or we see that it began. */
     if (hdi_unlikely(hdi_load_acquire(&target->runtime->closing))) cancel_late(task);
@@ -314,6 +386,54 @@ HDI_ALWAYS_INLINE void submit_new(const struct target *target, struct hd_task *t
     } else {
         submit_elsewhere(target, task);
     }
+    return 0;
+}
+
+HDI_ALWAYS_INLINE void set_fiber(const struct target *target, struct hd_task *task, hd_fn *fn,
+                                 void *arg, size_t stack_bytes)
+{
+    task->fiber.fn = fn;
+    task->fiber.arg = arg;
+    task->fiber.stack = NULL;
+    task->fiber.stack_bytes = stack_bytes ? stack_bytes : target->runtime->options.stack_bytes;
+}
+
+HDI_ALWAYS_INLINE int spawn_into(struct hdi_nursery *nursery, hd_fn *fn, void *arg,
+                                 struct hdi_start *start, struct hd_task **handle,
+                                 const hd_site *site)
+{
+    if (!fn) return -EINVAL;
+    struct target target;
+    struct hdi_worker *worker = hdi_worker_self();
+    int err;
+    if (hdi_likely(worker && worker->exec.runtime == hdi_scope_runtime(nursery))) {
+        err = find_target(NULL, &target, nursery);
+    } else {
+        hd_spawn_options options = HD_SPAWN_OPTIONS_INIT;
+        options.nursery = (struct hd_nursery *)nursery;
+        err = find_target(&options, &target, nursery);
+    }
+    if (err) return err;
+    struct hd_task *task = new_task(&target, HDI_TASK_FIBER, 0, NULL, site);
+    if (!task) return give_up(&target, NULL, -ENOMEM);
+    set_fiber(&target, task, fn, arg, 0);
+    if (hdi_unlikely(start != NULL)) {
+        struct hdi_extras *extras = hdi_task_need_extras(task);
+        if (!extras) return give_up(&target, task, -ENOMEM);
+        extras->start = start;
+    }
+    return submit_new(&target, task, handle);
+}
+
+int hdi_spawn_into(struct hdi_nursery *nursery, hd_fn *fn, void *arg, struct hdi_start *start,
+                   struct hd_task **handle, const hd_site *site)
+{
+    return spawn_into(nursery, fn, arg, start, handle, site);
+}
+
+int hd_go_at(struct hd_nursery *nursery, hd_fn *fn, void *arg, const hd_site *site)
+{
+    return spawn_into((struct hdi_nursery *)nursery, fn, arg, NULL, NULL, site);
 }
 
 int hd_spawn_at(hd_task **handle, hd_fn *fn, void *arg, const hd_spawn_options *options,
@@ -324,17 +444,13 @@ int hd_spawn_at(hd_task **handle, hd_fn *fn, void *arg, const hd_spawn_options *
         return -EINVAL;
     }
     struct target target;
-    const int err = find_target(options, &target);
+    const int err = find_target(options, &target, NULL);
     if (err) return err;
     struct hd_task *task = new_task(&target, HDI_TASK_FIBER, 0, options, site);
-    if (!task) return -ENOMEM;
+    if (!task) return give_up(&target, NULL, -ENOMEM);
     if (options && (options->flags & HD_SAVE_FP)) task->unusual |= HDI_UNUSUAL_SAVE_FP;
-    task->fiber.fn = fn;
-    task->fiber.arg = arg;
-    task->fiber.stack = NULL;
-    task->fiber.stack_bytes = bytes ? bytes : target.runtime->options.stack_bytes;
-    submit_new(&target, task, handle);
-    return 0;
+    set_fiber(&target, task, fn, arg, bytes);
+    return submit_new(&target, task, handle);
 }
 
 static void copy_state(struct hd_task *task, const void *state, size_t bytes)
@@ -364,22 +480,40 @@ static __attribute__((noinline)) struct hd_task *new_large(const struct target *
     return task;
 }
 
-int hd_spawn_poll_at(hd_task **handle, hd_poll_fn *poll, const void *state, size_t state_bytes,
-                     const hd_spawn_options *options, const hd_site *site)
+HDI_ALWAYS_INLINE int spawn_poll(hd_task **handle, hd_poll_fn *poll, const void *state,
+                                 size_t state_bytes, const hd_spawn_options *options,
+                                 const hd_site *site, bool free_of_charge)
 {
     if (!poll || state_bytes > STATE_BYTES_MAX) return -EINVAL;
     struct target target;
-    const int err = find_target(options, &target);
+    const int err = free_of_charge ? find_other_target(options, hdi_worker_self(), &target)
+                                   : find_target(options, &target, NULL);
     if (err) return err;
+    if (free_of_charge) {
+        const struct hd_task *self = hdi_task_metered();
+        target.errand = self && hdi_scope_confines(self);
+    }
     const unsigned size_class = class_for(state_bytes);
     struct hd_task *task = hdi_likely(size_class < HDI_TASK_CLASSES)
                                ? new_task(&target, HDI_TASK_POLL, size_class, options, site)
                                : new_large(&target, state_bytes, options, site);
-    if (!task) return -ENOMEM;
+    if (!task) return give_up(&target, NULL, -ENOMEM);
+    if (free_of_charge && target.errand) task->unusual |= HDI_UNUSUAL_ERRAND;
     task->poll.poll = poll;
     task->poll.waits = NULL;
     task->poll.drop = options ? options->drop : NULL;
     copy_state(task, state, state_bytes);
-    submit_new(&target, task, handle);
-    return 0;
+    return submit_new(&target, task, handle);
+}
+
+int hd_spawn_poll_at(hd_task **handle, hd_poll_fn *poll, const void *state, size_t state_bytes,
+                     const hd_spawn_options *options, const hd_site *site)
+{
+    return spawn_poll(handle, poll, state, state_bytes, options, site, false);
+}
+
+int hdi_spawn_job(hd_task **handle, hd_poll_fn *poll, const void *state, size_t state_bytes,
+                  const hd_spawn_options *options, const hd_site *site)
+{
+    return spawn_poll(handle, poll, state, state_bytes, options, site, true);
 }

@@ -20,14 +20,20 @@ static void end_task(struct hdi_worker *worker, struct hd_task *task, int result
     _Atomic(uint64_t) *completed = &worker->counters.completed;
     hdi_store_release(completed, hdi_load_relaxed(completed) + 1); /* A -> hdi_runtime_alive() */
     hdi_digest_add(worker->digest, HDI_EVENT_END, task->id);
+    if (hdi_likely(!task->nursery)) {
+        hdi_task_complete(task, result);
+        return;
+    }
+    struct hdi_nursery *held = hdi_scope_child_ended(task, result);
     hdi_task_complete(task, result);
+    if (held) hdi_scope_child_gone(held);
 }
 
 static void die_of_overflow(const struct hd_task *task)
 {
     const struct hdi_overflow_info info = {
         .id = task->id,
-        .name = task->name,
+        .name = hdi_task_name(task),
         .site = task->site,
         .stack_bytes = task->fiber.stack->bytes,
     };
@@ -107,19 +113,44 @@ static __attribute__((noinline, cold)) struct hdi_exec *receive_visitor(struct h
     return hdi_exec_self();
 }
 
-bool hdi_worker_visit(struct hdi_worker *worker, struct hd_task *task, void (*look)(void *arg),
+bool hdi_worker_begin_visit(struct hd_task *task)
+{
+    return hdi_transition_to_visited(&task->word);
+}
+
+void hdi_worker_visit(struct hdi_worker *worker, struct hd_task *task, void (*look)(void *arg),
                       void *arg)
 {
     struct hdi_exec *exec = &worker->exec;
-    if (task->kind != HDI_TASK_FIBER || !hdi_transition_to_visited(&task->word)) return false;
+    struct hd_task *before = exec->current;
+    HDI_ASSERT(task->kind == HDI_TASK_FIBER);
     worker->look = look;
     worker->look_arg = arg;
     exec->left = &visitor;
     exec->current = task;
     hdi_context_switch(&exec->context, &task->fiber.context);
-    exec->current = NULL;
-    make_wakeable(worker, task);
-    return true;
+    exec->current = before;
+}
+
+/* It may be at home elsewhere. */
+void hdi_worker_end_visit(struct hd_task *task)
+{
+    const enum hdi_next next = hdi_transition_to_idle(&task->word, task->phase);
+    if (next == HDI_NEXT_SUBMIT) hdi_sched_submit(task);
+}
+
+void hdi_worker_run_errand(struct hdi_worker *worker, void (*errand)(struct hdi_worker *, void *),
+                           void *arg)
+{
+    struct hdi_exec *exec = &worker->exec;
+    struct hd_task *caller = exec->current;
+    if (hdi_unlikely(caller->unusual)) hdi_fiber_leave_unusual(exec, caller);
+    worker->errand = errand;
+    worker->errand_arg = arg;
+    exec->left = caller;
+    exec->after = HDI_AFTER_ERRAND;
+    hdi_context_switch(&caller->fiber.context, &exec->context);
+    hdi_exec_arrived();
 }
 
 void hdi_worker_run_inline(struct hdi_worker *worker, struct hd_task *task)
@@ -132,7 +163,7 @@ void hdi_worker_run_inline(struct hdi_worker *worker, struct hd_task *task)
     worker->handed = task;
     exec->left = caller;
     exec->after = HDI_AFTER_HOLD;
-    if (caller->unusual & HDI_UNUSUAL_SAVE_FP) exec->left_fp = &caller->fiber.fp;
+    if (caller->unusual & HDI_UNUSUAL_SAVE_FP) exec->left_fp = &hdi_task_extras(caller)->fp;
     hdi_context_switch(&caller->fiber.context, &exec->context);
     hdi_exec_arrived();
 }
@@ -165,6 +196,11 @@ static __attribute__((noinline)) void settle_unusual(struct hdi_exec *exec)
         hdi_sched_submit(task);
         return;
     case HDI_AFTER_HOLD: return;
+    case HDI_AFTER_ERRAND:
+        worker->errand(worker, worker->errand_arg);
+        task->resumes = true;
+        hdi_sched_submit(task);
+        return;
     }
 }
 
@@ -291,6 +327,7 @@ HDI_ALWAYS_INLINE void begin_run(struct hdi_worker *worker, struct hd_task *task
         hdi_transition_to_running(&task->word);
     }
     hdi_count_visibly(&worker->counters.polls);
+    hdi_store_stat(&worker->counters.running, task);
     hdi_digest_add(worker->digest, HDI_EVENT_RUN, task->id << 8 | worker->index);
     worker->exec.current = task;
 }
@@ -356,6 +393,7 @@ void hdi_sched_run_now(struct hd_task *task)
     run_poll(worker, task);
     worker->nested--;
     worker->exec.current = caller;
+    hdi_store_stat(&worker->counters.running, caller);
 }
 
 /* For a task that has not run yet, or that a wake and no decision made ready. */
@@ -399,11 +437,6 @@ static void pause_between(unsigned round)
     }
 }
 
-static void set_state(struct hdi_worker *worker, enum hdi_worker_state state)
-{
-    hdi_store_stat(&worker->counters.state, state);
-}
-
 static struct hd_task *search(struct hdi_worker *worker)
 {
     struct hd_dispatcher *dispatcher = worker->dispatcher;
@@ -411,13 +444,14 @@ static struct hd_task *search(struct hdi_worker *worker)
         if (!hdi_idle_try_search(&dispatcher->idle)) return NULL;
         worker->searching = true;
     }
-    set_state(worker, HDI_WORKER_SEARCHING);
+    hdi_worker_set_state(worker, HDI_WORKER_SEARCHING);
     hdi_count(&worker->counters.searches);
-    const unsigned rounds = dispatcher->spin_rounds;
+    /* Where a stuck worker may have the CPU, who gives it away for a moment gets it back late. */
+    const unsigned rounds = hdi_load_stat(&dispatcher->spares) > 0 ? 1 : dispatcher->spin_rounds;
     const unsigned few = dispatcher->runtime->options.steal_scan_max;
     for (unsigned round = 0;; round++) {
         const bool last = round + 1 >= rounds;
-        struct hd_task *task = hdi_find_steal(worker, last ? dispatcher->worker_count : few, last);
+        struct hd_task *task = hdi_find_steal(worker, last ? HDI_WORKERS_MAX : few, last);
         if (task || last) return task;
         pause_between(round);
     }
@@ -427,7 +461,7 @@ void hdi_worker_end_search(struct hdi_worker *worker)
 {
     struct hd_dispatcher *dispatcher = worker->dispatcher;
     worker->searching = false;
-    set_state(worker, HDI_WORKER_RUNNING);
+    hdi_worker_set_state(worker, HDI_WORKER_RUNNING);
     if (!hdi_idle_end_search(&dispatcher->idle)) return;
     if (hdi_find_visible(dispatcher)) dispatcher->runtime->world->notify(dispatcher);
 }
@@ -471,13 +505,14 @@ static void sleep_until_claimed(struct hdi_worker *worker, bool all_parked)
             hdi_runtime_tell_quiet(dispatcher->runtime);
         }
         hdi_count(&worker->counters.parks);
-        set_state(worker, HDI_WORKER_PARKED);
+        hdi_worker_set_state(worker, HDI_WORKER_PARKED);
         woken = hdi_parker_park_until(&worker->parker, sleep_until(worker));
         hdi_keeper_unwatch(worker);
         hdi_count(&worker->counters.unparks);
         worker->exec.coarse_ns = dispatcher->runtime->world->now(dispatcher->runtime);
     }
     const bool claimed = hdi_idle_unpark(&dispatcher->idle, worker->index);
+    hdi_monitor_check(&dispatcher->runtime->monitor);
     if (woken || claimed) worker->tired = false;
     if (!woken && claimed) hdi_parker_park(&worker->parker); /* IDLE-2: takes the token. */
     /* What was seen cannot be taken while a thief is at work there: let it go on. */
@@ -493,21 +528,25 @@ static struct hd_task *park(struct hdi_worker *worker)
     if (hdi_stack_cache_trim(&worker->stacks)) return NULL; /* A step; then look again. */
     worker->injects = true;
     worker->busy_since = 0;
-    bool all_parked = hdi_idle_park(&dispatcher->idle, worker->index, worker->searching);
-    if (dispatcher->elastic) all_parked = hdi_dispatcher_all_parked(dispatcher);
-    sleep_until_claimed(worker, all_parked);
+    const unsigned parked = hdi_idle_park(&dispatcher->idle, worker->index, worker->searching);
+    sleep_until_claimed(worker, parked == hdi_load_acquire(&dispatcher->live));
     worker->searching = true;
     worker->injects = worker->queue.shape == HDI_RUNQ_NONE;
     return NULL;
 }
 
-/* The next task; NULL when the dispatcher stops. */
-static struct hd_task *next_task(struct hdi_worker *worker)
+/* The next task; NULL when the dispatcher stops. Part of the loop. */
+HDI_ALWAYS_INLINE struct hd_task *next_task(struct hdi_worker *worker)
 {
     struct hd_dispatcher *dispatcher = worker->dispatcher;
     for (;;) {
         struct hd_task *task = worker->handed;
         worker->handed = NULL;
+        /* Relaxed: it looks again. */
+        if (hdi_unlikely(worker->spare) && !task && hdi_load_relaxed(&worker->excused) &&
+            hdi_spare_leave(worker)) {
+            return NULL;
+        }
         if (!task) task = hdi_find_local(worker);
         if (!task && hdi_keeper_poll_all(worker)) task = hdi_find_local(worker);
         if (!task) task = search(worker);
@@ -546,7 +585,7 @@ void hdi_worker_give_back(struct hdi_worker *worker)
 static void end_thread(struct hdi_worker *worker)
 {
     struct hd_dispatcher *dispatcher = worker->dispatcher;
-    if (dispatcher == &dispatcher->runtime->main) return;
+    if (dispatcher == &dispatcher->runtime->main && !worker->gone) return;
     hdi_worker_give_back(worker);
     if (!worker->gone) hdi_fetch_sub_acq_rel(&dispatcher->live, 1); /* R: the last touch */
 }
@@ -554,10 +593,14 @@ static void end_thread(struct hdi_worker *worker)
 void hdi_worker_main(void *arg)
 {
     struct hdi_worker *worker = arg;
-    const bool report = worker->exec.runtime->options.report_overflow;
+    struct hdi_monitor *monitor = &worker->exec.runtime->monitor;
+    const bool report = worker->exec.runtime->options.report_overflow || monitor->reports;
     hdi_worker_enter(worker);
     if (report && hdi_overflow_thread_init(&worker->overflow) != 0) worker->overflow.base = NULL;
-    for (struct hd_task *task; (task = next_task(worker));) run(worker, task);
+    if (monitor->reports) hdi_thread_admit(HDI_STALL_SIGNAL);
+    struct hd_task *task = next_task(worker);
+    hdi_monitor_check(monitor); /* It may have come to it without a sleep. */
+    for (; task; task = next_task(worker)) run(worker, task);
     if (worker->searching) hdi_worker_end_search(worker);
     if (report) hdi_overflow_thread_fini(&worker->overflow);
     hdi_worker_leave(worker);

@@ -25,7 +25,8 @@
  *   ring       behind q others, m = (q + 1) * (L + 1) runs of LIFO slot and ring, and
  *              every I-th run may be an injected task's: ceil(m * I / (I - 1)) in all.
  *              Other tasks never get ahead of it, unless the ring overflows while it is
- *              in the newer half: it then starts again in the injection queue.
+ *              in the newer half, or the worker is stuck in a task (sched/monitor.h): it
+ *              then starts again in the injection queue.
  *   injection  at place k (from 0): it leaves the queue within I * ceil((k + 1) / 4) runs
  *              of any one worker; within I * (k + 1) where that one's ring is full, and
  *              twice that under the local policy.
@@ -53,6 +54,7 @@ enum hdi_worker_state {
     HDI_WORKER_RUNNING,
     HDI_WORKER_SEARCHING,
     HDI_WORKER_PARKED,
+    HDI_WORKER_GONE, /* has no thread */
 };
 
 /* Written by the worker alone, with relaxed stores; read by anyone, relaxed: each is a
@@ -72,7 +74,8 @@ struct hdi_counters {
     _Atomic(uint64_t) run_ns_avg;
     _Atomic(uint64_t) run_ns_max;
     _Atomic(uint64_t) inject_interval; /* adaptive, in runs */
-    _Atomic(uint64_t) state;           /* enum hdi_worker_state, for the dump */
+    _Atomic(uint64_t) state;           /* enum hdi_worker_state, for the dump and the monitor */
+    _Atomic(struct hd_task *) running; /* what the last poll ran, for the monitor; it may be gone */
 };
 
 static inline void hdi_count_add(_Atomic(uint64_t) *counter, uint64_t n)
@@ -91,6 +94,16 @@ static inline void hdi_count(_Atomic(uint64_t) *counter)
     hdi_count_add(counter, 1);
 }
 
+/* What the monitor knows of a worker, its own (sched/monitor.c). */
+struct hdi_watch {
+    uint64_t polls;  /* at its last look */
+    int64_t same_ns; /* how long they had been the same by then, as far as it looked */
+    int64_t cpu_ns;  /* what the thread had used of a CPU when that began */
+    bool asked;      /* the task to give way */
+    bool stuck;      /* for so long that another has to do its work */
+    bool reported;
+};
+
 /* All fields are the worker's own, except where noted. */
 struct hdi_worker {
     struct hdi_exec exec; /* first: the thread's self pointer is this */
@@ -101,13 +114,20 @@ struct hdi_worker {
                            * and always without a local queue */
     bool tired;           /* elastic: had nothing to do for long */
     bool started;         /* has a thread that was not joined; dispatcher->grow */
-    bool gone;            /* elastic: that thread leaves, or has left; dispatcher->grow */
+    bool gone;            /* elastic, spare: that thread leaves, or has left; dispatcher->grow */
+    bool spare;           /* constant: has a thread only while others are stuck */
+    bool sole;            /* constant: the dispatcher has no other worker, but perhaps spares */
+    _Atomic(bool) alone;  /* sole, and there is no spare; dispatcher->grow writes, relaxed */
+    _Atomic(bool) excused; /* spare: is to leave; dispatcher->grow writes, relaxed: looked at again
+                            * under it */
     unsigned nested;      /* stackless tasks run inside the poll of another */
-    bool alone;           /* the dispatcher has no other worker */
     bool direct;          /* runs may be granted: not in sim */
     struct hdi_fp_control dead_fp; /* where an ended fiber's control words go */
     void (*look)(void *arg); /* for a fiber that is visited (hdi_worker_visit), */
     void *look_arg;          /* and with what */
+    /* Of a fiber that left (HDI_AFTER_ERRAND), */
+    void (*errand)(struct hdi_worker *worker, void *arg);
+    void *errand_arg;                                     /* and with what */
     struct hd_task *handed; /* taken from a queue by a fiber that left, to be run next */
     unsigned lifo_cap;    /* the option, at hand */
     unsigned lifo_run;    /* LIFO hits in a row */
@@ -129,6 +149,7 @@ struct hdi_worker {
     struct hdi_slab_cache tasks[HDI_TASK_CLASSES];
     struct hdi_overflow_thread overflow;
     struct hdi_thread thread;
+    struct hdi_watch watch; /* the monitor's */
 
     alignas(HDI_CACHE_LINE) struct hdi_timers timers; /* under their lock, any thread */
     alignas(HDI_CACHE_LINE) struct hdi_lifo lifo;   /* thieves too */
@@ -137,6 +158,11 @@ struct hdi_worker {
     alignas(HDI_CACHE_LINE) struct hdi_parker parker; /* any thread unparks */
     alignas(HDI_CACHE_LINE) struct hdi_counters counters;
 };
+
+static inline void hdi_worker_set_state(struct hdi_worker *worker, enum hdi_worker_state state)
+{
+    hdi_store_stat(&worker->counters.state, state);
+}
 
 /* The calling thread's worker; NULL on plain threads. */
 static inline struct hdi_worker *hdi_worker_self(void)
@@ -165,9 +191,18 @@ void hdi_worker_run(struct hdi_worker *worker, struct hd_task *task);
  * injection queue. */
 void hdi_worker_adapt(struct hdi_worker *worker, uint64_t run_ns);
 
-/* Call look(arg) on the stack of a fiber that sleeps; it must not switch. Returns false if the
- * fiber does not sleep, or has never run. Context: the worker, between tasks. */
-bool hdi_worker_visit(struct hdi_worker *worker, struct hd_task *task, void (*look)(void *arg),
+/* Have the running fiber wait while errand(worker, arg) is done on the worker's own stack: what no
+ * fiber can do. It must not switch, but may visit. */
+void hdi_worker_run_errand(struct hdi_worker *worker, void (*errand)(struct hdi_worker *, void *),
+                           void *arg);
+
+/* Keep a task asleep, to look at what it waits on, until end_visit. Returns false if it does not
+ * sleep. Context: a worker, on its own stack, both. */
+bool hdi_worker_begin_visit(struct hd_task *task);
+void hdi_worker_end_visit(struct hd_task *task);
+
+/* Meanwhile: call look(arg) on the stack of such a fiber; it must not switch. */
+void hdi_worker_visit(struct hdi_worker *worker, struct hd_task *task, void (*look)(void *arg),
                       void *arg);
 
 /* Make the calling thread run as this worker, or as none. */

@@ -113,6 +113,7 @@ static bool turn(struct hd_runtime *runtime, struct hdi_worker *worker)
     const unsigned count = worker->dispatcher->worker_count;
     if (!task && count > 1) task = hdi_find_steal(worker, count, false);
     if (task) {
+        worker->exec.ops = 0;
         hdi_worker_run(worker, task);
         if (runtime->sim.ran) runtime->sim.ran(task);
         pass_time(runtime);

@@ -30,19 +30,23 @@ static uint64_t power_of_two(uint64_t at_least)
 hd_broadcast *hd_broadcast_create(size_t item_bytes, size_t capacity)
 {
     if (item_bytes > HDI_ITEM_BYTES_MAX || capacity == 0 || capacity > CAPACITY_MAX) return NULL;
+    struct hdi_cap *counted = NULL;
+    if (hdi_chan_may_create(capacity, &counted) != 0) return NULL;
     const uint64_t slots = power_of_two(capacity);
     struct hd_broadcast *cast = malloc(sizeof(*cast));
     unsigned char *ring = malloc(slots * item_bytes + 1);
     if (!cast || !ring) {
         free(cast);
         free(ring);
+        hdi_chan_gone(counted);
         return NULL;
     }
     *cast = (struct hd_broadcast){.copy = (uint8_t)hdi_copy_for(item_bytes),
                                   .item_bytes = (uint32_t)item_bytes,
                                   .mask = (uint32_t)(slots - 1),
                                   .capacity = capacity,
-                                  .ring = ring};
+                                  .ring = ring,
+                                  .counted = counted};
     hdi_store_relaxed(&cast->base.lock.held, 0); /* Nobody else knows it yet. */
     hdi_list_init(&cast->waiting);
     return cast;
@@ -57,6 +61,7 @@ void hd_broadcast_destroy(hd_broadcast *cast)
     hdi_lock_give(&cast->base.lock);
     HD_CHECK_MSG(alone, "a broadcast is destroyed while somebody waits on it");
     HD_CHECK_MSG(subscribed == 0, "a broadcast is destroyed while somebody is subscribed");
+    hdi_chan_gone(cast->counted);
     free(cast->ring);
     free(cast);
 }

@@ -26,6 +26,7 @@ struct hd_broadcast {
     int subscribed;           /* receivers */
     unsigned char *ring;      /* constant */
     struct hdi_list waiting;  /* CAST-2 */
+    struct hdi_cap *counted;  /* as in struct hd_chan */
 };
 
 /* Its owner's. */

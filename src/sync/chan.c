@@ -236,7 +236,7 @@ static int drop_item(struct hd_chan *chan, void *item)
     hd_undelivered_fn *const undelivered = chan->undelivered;
     void *const arg = chan->arg;
     hdi_lock_give(&chan->base.lock);
-    if (undelivered) undelivered(item, arg);
+    if (undelivered) HDI_CALL_OUT(undelivered(item, arg));
     return 0;
 }
 
@@ -329,7 +329,7 @@ static __attribute__((noinline)) int send_contended(struct hd_chan *chan, const 
 HDI_ALWAYS_INLINE int send(struct hd_chan *chan, const void *item, int64_t deadline)
 {
     struct hd_task *task;
-    const int err = hdi_wait_enter_as(deadline, &task);
+    const int err = hdi_wait_enter_as(deadline, &task, HDI_COST_CHANNEL);
     if (hdi_unlikely(err)) return err;
     if (hdi_unlikely(!hdi_lock_try(&chan->base.lock))) {
         return send_contended(chan, item, deadline, task);
@@ -449,7 +449,7 @@ static __attribute__((noinline)) int recv_contended(struct hd_chan *chan, void *
 HDI_ALWAYS_INLINE int recv(struct hd_chan *chan, void *item, int64_t deadline)
 {
     struct hd_task *task;
-    const int err = hdi_wait_enter_as(deadline, &task);
+    const int err = hdi_wait_enter_as(deadline, &task, HDI_COST_CHANNEL);
     if (hdi_unlikely(err)) return err;
     if (hdi_unlikely(!hdi_lock_try(&chan->base.lock))) {
         return recv_contended(chan, item, deadline, task);
@@ -498,7 +498,7 @@ static size_t send_batch(struct hd_chan *chan, const void *items, size_t count,
 ptrdiff_t hd_chan_send_many_until(hd_chan *chan, const void *items, size_t count,
                                   int64_t deadline)
 {
-    int err = hdi_wait_enter(deadline);
+    int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_CHANNEL);
     if (err) return err;
     size_t sent = 0;
     while (sent < count && !err) {
@@ -540,7 +540,7 @@ static size_t recv_available(struct hd_chan *chan, unsigned char *items, size_t 
 
 ptrdiff_t hd_chan_recv_many_until(hd_chan *chan, void *items, size_t count, int64_t deadline)
 {
-    int err = hdi_wait_enter(deadline);
+    int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_CHANNEL);
     if (err || count == 0) return err;
     const size_t got = recv_available(chan, items, count);
     if (got > 0) return (ptrdiff_t)got;
@@ -628,7 +628,7 @@ HDI_ALWAYS_INLINE void recv_taken(hd_case *c)
 static void recv_unused(hd_case *c)
 {
     const struct hd_chan *chan = c->object;
-    if (c->result == 0 && chan->undelivered) chan->undelivered(c->item, chan->arg);
+    if (c->result == 0 && chan->undelivered) HDI_CALL_OUT(chan->undelivered(c->item, chan->arg));
 }
 
 const struct hdi_op hdi_op_recv = {
@@ -675,7 +675,7 @@ static void send_attempted(hd_case *c)
     const enum outcome outcome = (enum outcome)c->number;
     if (outcome != SENT_DROPPING_OLDEST && outcome != DROPPED_NEWEST) return;
     void *item = outcome == DROPPED_NEWEST ? c->item : hdi_case_node(c)->small;
-    if (chan->undelivered) chan->undelivered(item, chan->arg);
+    if (chan->undelivered) HDI_CALL_OUT(chan->undelivered(item, chan->arg));
 }
 
 static bool send_enqueue(hd_case *c)

@@ -37,6 +37,8 @@
 #include "sync/ops.h"
 #include "sync/segments.h"
 
+struct hdi_cap;
+
 enum hdi_copy {
     HDI_COPY_8,
     HDI_COPY_4,
@@ -70,8 +72,30 @@ struct hd_chan {
     uint64_t dropped;
     hd_undelivered_fn *undelivered; /* constant */
     void *arg;                      /* constant */
+    struct hdi_cap *counted;        /* constant: what it was made by virtue of; NULL: no limit */
 };
 _Static_assert(offsetof(struct hd_chan, senders) == HDI_CACHE_LINE, "the first line is full");
+
+/* ---- what scopes provide to this layer (scope/) ---- */
+
+/* Whether a METERED task may create a channel of so many items (HD_CHAN_UNLIMITED), and what is to
+ * be told at its end: NULL, as it was, if nothing. Returns: 0, -EPERM. */
+int hdi_scope_may_chan(const struct hd_task *task, size_t items, struct hdi_cap **counted);
+void hdi_scope_chan_gone(struct hdi_cap *counted);
+
+/* The same for whoever runs; broadcasts and watches are channels too. */
+static inline int hdi_chan_may_create(size_t items, struct hdi_cap **counted)
+{
+    const struct hd_task *self = hdi_task_metered();
+    return hdi_unlikely(self != NULL) ? hdi_scope_may_chan(self, items, counted) : 0;
+}
+
+static inline void hdi_chan_gone(struct hdi_cap *counted)
+{
+    if (hdi_unlikely(counted != NULL)) hdi_scope_chan_gone(counted);
+}
+
+/* ---- items ---- */
 
 /* A copy of an item whose size is mostly a known one, without a call. */
 HDI_ALWAYS_INLINE void hdi_item_copy(enum hdi_copy copy, size_t bytes, void *to,

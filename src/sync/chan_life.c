@@ -95,8 +95,14 @@ int hd_chan_create_with(hd_chan **chan, size_t item_bytes, const hd_chan_options
     struct shape shape;
     const int err = shape_of(options, item_bytes, &shape);
     if (err) return err;
+    struct hdi_cap *counted = NULL;
+    if (hdi_chan_may_create(shape.capacity, &counted) != 0) return -EPERM;
     struct hd_chan *made = create(item_bytes, options, &shape);
-    if (!made) return -ENOMEM;
+    if (!made) {
+        hdi_chan_gone(counted);
+        return -ENOMEM;
+    }
+    made->counted = counted;
     *chan = made;
     return 0;
 }
@@ -113,7 +119,7 @@ hd_chan *hd_chan_create(size_t item_bytes, size_t capacity)
 
 static void tell_left(struct hd_chan *chan, void *item)
 {
-    if (chan->undelivered) chan->undelivered(item, chan->arg);
+    if (chan->undelivered) HDI_CALL_OUT(chan->undelivered(item, chan->arg));
 }
 
 static void tell_all_left(struct hd_chan *chan)
@@ -137,6 +143,7 @@ void hd_chan_destroy(hd_chan *chan)
     HD_CHECK_MSG(alone, "a channel is destroyed while somebody waits on it");
     tell_all_left(chan);
     hdi_segments_fini(&chan->segments);
+    hdi_chan_gone(chan->counted);
     free(chan->ring);
     free(chan);
 }

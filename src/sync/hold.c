@@ -23,18 +23,19 @@ void hd_hold_begin(const hd_site *site)
 {
     struct hd_task *task = hdi_task_self();
     if (!task || task->kind != HDI_TASK_FIBER) return;
-    HD_CHECK_MSG(task->holds < UINT16_MAX, "a fiber holds over 65535 locks of its thread");
-    task->holds++;
+    HD_CHECK_MSG(task->fiber.holds < UINT16_MAX, "a fiber holds over 65535 locks of its thread");
+    task->fiber.holds++;
     task->unusual |= HDI_UNUSUAL_HOLDS;
-    task->fiber.held_at = site;
+    struct hdi_extras *extras = hdi_task_need_extras(task);
+    if (extras) extras->held_at = site;
 }
 
 void hd_hold_end(void)
 {
     struct hd_task *task = hdi_task_self();
     if (!task || task->kind != HDI_TASK_FIBER) return;
-    HD_CHECK_MSG(task->holds > 0, "hd_hold_end() without hd_hold_begin()");
-    if (--task->holds == 0) task->unusual &= (uint8_t)~HDI_UNUSUAL_HOLDS;
+    HD_CHECK_MSG(task->fiber.holds > 0, "hd_hold_end() without hd_hold_begin()");
+    if (--task->fiber.holds == 0) task->unusual &= (uint8_t)~HDI_UNUSUAL_HOLDS;
 }
 
 static noreturn void die(const hd_hold *hold)
@@ -52,12 +53,14 @@ static noreturn void die(const hd_hold *hold)
 
 void hdi_hold_fail(struct hd_task *task)
 {
+    static const hd_site unknown = {.file = "?", .function = "?"};
+    const struct hdi_extras *extras = hdi_task_extras(task);
     const hd_hold hold = {
         .id = task->id,
-        .name = task->name,
+        .name = hdi_task_name(task),
         .site = task->site,
-        .locked = task->fiber.held_at,
-        .count = task->holds,
+        .locked = extras && extras->held_at ? extras->held_at : &unknown,
+        .count = task->fiber.holds,
     };
     hd_hold_fn *report = (hd_hold_fn *)hdi_load_acquire(&report_fn); /* H */
     if (!report) die(&hold);

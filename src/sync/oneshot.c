@@ -130,7 +130,7 @@ HDI_ALWAYS_INLINE int receive(hd_oneshot *oneshot, void *item, int64_t deadline)
 {
     struct hdi_oneshot *one = of(oneshot);
     struct hd_task *task;
-    const int err = hdi_wait_enter_as(deadline, &task);
+    const int err = hdi_wait_enter_as(deadline, &task, HDI_COST_CHANNEL);
     if (hdi_unlikely(err)) return err;
     hdi_lock_take(&one->base.lock);
     if (one->sent || one->closed) {

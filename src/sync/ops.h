@@ -18,5 +18,6 @@ extern const struct hdi_op hdi_op_oneshot;    /* oneshot.c */
 extern const struct hdi_op hdi_op_changed;    /* watch.c */
 extern const struct hdi_op hdi_op_broadcast;  /* broadcast.c */
 extern const struct hdi_op hdi_op_all_done;   /* group.c */
+extern const struct hdi_op hdi_op_token;      /* scope/token.c */
 
 #endif

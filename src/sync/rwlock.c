@@ -240,7 +240,7 @@ int hd_rwlock_read_lock_until(hd_rwlock *rwlock, int64_t deadline)
 int hd_rwlock_write_lock_until(hd_rwlock *rwlock, int64_t deadline)
 {
     struct hdi_rwlock *rw = rwlock_of(rwlock);
-    const struct hd_task *task = hdi_task_self();
+    struct hd_task *task = hdi_task_self();
     const int err = hdi_waitq_enter(task, deadline);
     if (hdi_unlikely(err)) return err;
     const uint64_t self = hdi_holder_of(task);

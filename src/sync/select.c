@@ -27,6 +27,7 @@ static const struct hdi_op *op_of(hd_case_kind kind)
     case HD_CASE_CHANGED: return &hdi_op_changed;
     case HD_CASE_BROADCAST: return &hdi_op_broadcast;
     case HD_CASE_ALL_DONE: return &hdi_op_all_done;
+    case HD_CASE_TOKEN: return &hdi_op_token;
     }
     return NULL;
 }

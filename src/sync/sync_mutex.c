@@ -192,7 +192,7 @@ static __attribute__((noinline)) int lock_barged(struct hdi_sync_mutex *m, uint6
 int hd_mutex_lock_until(hd_mutex *mutex, int64_t deadline)
 {
     struct hdi_sync_mutex *m = hdi_sync_mutex_of(mutex);
-    const struct hd_task *task = hdi_task_self();
+    struct hd_task *task = hdi_task_self();
     const int err = hdi_waitq_enter(task, deadline);
     if (hdi_unlikely(err)) return err;
     const uint64_t self = hdi_holder_of(task);

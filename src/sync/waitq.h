@@ -79,11 +79,9 @@ static inline uint64_t hdi_holder_of_node(const struct hdi_node *node)
 }
 
 /* hdi_wait_enter() by one who knows the running task. */
-static inline int hdi_waitq_enter(const struct hd_task *task, int64_t deadline)
+static inline int hdi_waitq_enter(struct hd_task *task, int64_t deadline)
 {
-    if (!task || deadline == HD_NOW) return 0;
-    if (hdi_unlikely(task->kind != HDI_TASK_FIBER)) return -EINVAL;
-    return hdi_unlikely(hdi_word_cancelled(hdi_load_relaxed(&task->word))) ? -ECANCELED : 0;
+    return hdi_wait_enter_self(task, deadline, HDI_COST_CALL);
 }
 
 /* A case on the stack of one who waits for one thing. */

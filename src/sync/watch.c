@@ -41,7 +41,8 @@ static struct hdi_watch_block *unborrow(struct hd_watch *watch, struct hdi_watch
 
 hd_watch *hd_watch_create(size_t item_bytes, const void *initial)
 {
-    if (item_bytes > HDI_ITEM_BYTES_MAX) return NULL;
+    struct hdi_cap *counted = NULL;
+    if (item_bytes > HDI_ITEM_BYTES_MAX || hdi_chan_may_create(1, &counted) != 0) return NULL;
     struct hd_watch *watch = malloc(sizeof(*watch));
     struct hdi_watch_block *latest = block_create(item_bytes);
     struct hdi_watch_block *spare = block_create(item_bytes);
@@ -49,12 +50,14 @@ hd_watch *hd_watch_create(size_t item_bytes, const void *initial)
         free(watch);
         free(latest);
         free(spare);
+        hdi_chan_gone(counted);
         return NULL;
     }
     *watch = (struct hd_watch){.copy = (uint8_t)hdi_copy_for(item_bytes),
                                .item_bytes = (uint32_t)item_bytes,
                                .latest = latest,
-                               .spare = spare};
+                               .spare = spare,
+                               .counted = counted};
     hdi_store_relaxed(&watch->base.lock.held, 0); /* Nobody else knows it yet. */
     hdi_list_init(&watch->waiting);
     latest->borrowers = 1;
@@ -71,6 +74,7 @@ void hd_watch_destroy(hd_watch *watch)
     hdi_lock_give(&watch->base.lock);
     HD_CHECK_MSG(alone, "a watch is destroyed while somebody waits on it");
     HD_CHECK_MSG(returned, "a watch is destroyed while a value is borrowed");
+    hdi_chan_gone(watch->counted);
     free(watch->latest);
     free(watch->spare);
     free(watch);

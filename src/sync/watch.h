@@ -28,6 +28,7 @@ struct hd_watch {
     uint64_t version;    /* of the latest value */
     struct hdi_watch_block *latest, *spare; /* spare: NULL if borrowed */
     struct hdi_list waiting;                /* WATCH-2 */
+    struct hdi_cap *counted;                /* as in struct hd_chan */
 };
 
 /* Its owner's. */

@@ -21,6 +21,7 @@ enum hdi_after {
     HDI_AFTER_PARK,
     HDI_AFTER_MOVE, /* its home is another dispatcher now: into the queue there */
     HDI_AFTER_HOLD, /* another task holds it (HDI_UNUSUAL_INLINE) */
+    HDI_AFTER_ERRAND, /* the worker does something for it first (hdi_worker_run_errand) */
 };
 
 /* EXEC-1: `left` and `dead_stack` are set only between a fiber's leaving and the
@@ -38,6 +39,8 @@ struct hdi_exec {
     struct hdi_fp_control *left_fp; /* where to save the control words of an HD_SAVE_FP fiber
                                      * that leaves; NULL otherwise */
     struct hdi_fp_control fp;       /* the thread's own while such a fiber runs */
+    uint32_t ops;                   /* sim: paid since the running task was switched to */
+    uint32_t calls_out;             /* how deep in functions of the program that must not switch */
 };
 
 static inline struct hdi_exec *hdi_exec_self(void)
@@ -51,6 +54,34 @@ static inline struct hd_task *hdi_task_self(void)
     struct hdi_exec *exec = hdi_exec_self();
     return exec ? exec->current : NULL;
 }
+
+/* The same, if it is METERED. Relaxed: the flag never changes. */
+static inline struct hd_task *hdi_task_metered(void)
+{
+    struct hd_task *task = hdi_task_self();
+    return task && (hdi_load_relaxed(&task->word) & HDI_METERED) ? task : NULL;
+}
+
+/* Call a function of the program from inside the library, where it must not switch: not even by
+ * hd_checkpoint_block(). */
+static inline struct hdi_exec *hdi_exec_call_out(void)
+{
+    struct hdi_exec *exec = hdi_exec_self();
+    if (exec) exec->calls_out++;
+    return exec;
+}
+
+static inline void hdi_exec_called_out(struct hdi_exec *exec)
+{
+    if (exec) exec->calls_out--;
+}
+
+#define HDI_CALL_OUT(call)                                                               \
+    do {                                                                                 \
+        struct hdi_exec *const exec_ = hdi_exec_call_out();                              \
+        call;                                                                            \
+        hdi_exec_called_out(exec_);                                                      \
+    } while (0)
 
 /* ---- what the scheduler provides (sched/worker.c) ---- */
 
@@ -99,7 +130,7 @@ HDI_ALWAYS_INLINE void hdi_fiber_resume(struct hdi_exec *exec, struct hd_task *t
 {
     if (hdi_unlikely(task->unusual & HDI_UNUSUAL_SAVE_FP)) {
         hdi_fp_save(&exec->fp);
-        hdi_fp_load(&task->fiber.fp);
+        hdi_fp_load(&hdi_task_extras(task)->fp);
     }
     hdi_context_switch(&exec->context, &task->fiber.context);
     if (hdi_unlikely(exec->left_fp != NULL)) {

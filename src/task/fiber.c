@@ -22,7 +22,8 @@ static void fiber_main(void *arg)
     hdi_context_entered(&task->fiber.context);
     hdi_exec_arrived();
     task->result = task->fiber.fn(task->fiber.arg);
-    if (hdi_unlikely(task->locals != NULL)) hdi_locals_end(task);
+    if (hdi_unlikely(task->scope != NULL)) hdi_scope_abandoned(task);
+    if (hdi_unlikely(hdi_task_extras(task) != NULL)) hdi_locals_end(task);
     struct hdi_exec *exec = hdi_exec_self(); /* asked for only now: fn may have moved */
     HD_CHECK(exec && exec->current == task);
     hdi_sched_exit(exec);
@@ -32,17 +33,18 @@ void hdi_fiber_prepare(struct hd_task *task, struct hdi_stack *stack)
 {
     task->fiber.stack = stack;
     task->fiber.waiter = NULL;
+    task->fiber.holds = 0;
     stack->owner = task;
     if (stack->guard == HD_GUARD_CANARY) task->unusual |= HDI_UNUSUAL_CANARY;
     /* It starts with the worker's words. */
-    if (task->unusual & HDI_UNUSUAL_SAVE_FP) hdi_fp_save(&task->fiber.fp);
+    if (task->unusual & HDI_UNUSUAL_SAVE_FP) hdi_fp_save(&hdi_task_extras(task)->fp);
     hdi_context_prepare(&task->fiber.context, stack, fiber_main, task);
 }
 
 void hdi_fiber_leave_unusual(struct hdi_exec *exec, struct hd_task *task)
 {
     if (task->unusual & HDI_UNUSUAL_HOLDS) hdi_hold_fail(task);
-    if (task->unusual & HDI_UNUSUAL_SAVE_FP) exec->left_fp = &task->fiber.fp;
+    if (task->unusual & HDI_UNUSUAL_SAVE_FP) exec->left_fp = &hdi_task_extras(task)->fp;
 }
 
 void hd_yield(void)
@@ -51,6 +53,12 @@ void hd_yield(void)
     if (!exec || !exec->current) {
         hdi_thread_yield();
     } else if (exec->current->kind == HDI_TASK_FIBER) {
+        struct hd_task *task = exec->current;
+        const uint64_t word = hdi_load_relaxed(&task->word); /* A miss is asked again. */
+        if (hdi_unlikely(word & (HDI_METERED | HDI_GIVE_WAY))) {
+            (void)hdi_attend(task, HDI_COST_CALL, true); /* It may always yield. */
+            if (word & HDI_GIVE_WAY) hdi_word_gave_way(&task->word);
+        }
         hdi_fiber_leave(exec, HDI_AFTER_YIELD);
     }
 }
@@ -60,13 +68,15 @@ int hd_park(void)
     struct hdi_exec *exec = hdi_exec_self();
     if (!exec || !exec->current || exec->current->kind != HDI_TASK_FIBER) return -EINVAL;
     struct hd_task *task = exec->current;
-    /* Relaxed: a cancel we miss here has set NOTIFIED, and the park will not sleep. */
-    if (hdi_word_cancelled(hdi_load_relaxed(&task->word))) return -ECANCELED;
+    /* A cancel we miss here has set NOTIFIED, and the park will not sleep. */
+    const int err = hdi_attend(task, HDI_COST_CALL, false);
+    if (hdi_unlikely(err)) return err;
+    exec = hdi_exec_self();
     if (!hdi_transition_take_notified(&task->word)) {
         task->fiber.since_ns = exec->coarse_ns;
         hdi_fiber_leave(exec, HDI_AFTER_PARK);
     }
-    return hdi_word_cancelled(hdi_load_relaxed(&task->word)) ? -ECANCELED : 0;
+    return hdi_word_cancelled(hdi_load_relaxed(&task->word)) ? hdi_scope_code(task) : 0;
 }
 
 size_t hd_stack_high_water(void)

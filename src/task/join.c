@@ -68,7 +68,8 @@ static void wake_joiner(struct hd_runtime *runtime, uintptr_t joiner)
 
 void hdi_task_complete(struct hd_task *task, int result)
 {
-    if (hdi_unlikely(task->locals != NULL)) hdi_locals_end(task); /* a fiber that never ran */
+    /* A fiber that never ran. */
+    if (hdi_unlikely(hdi_task_extras(task) != NULL)) hdi_locals_end(task);
     task->result = result;
     struct hd_runtime *runtime = task->runtime;
     uintptr_t joiner;
@@ -87,7 +88,8 @@ void hdi_task_complete(struct hd_task *task, int result)
 void hdi_task_end_state(struct hd_task *task)
 {
     if (hdi_unlikely(task->poll.waits != NULL)) hdi_wait_end_all(task);
-    if (hdi_unlikely(task->locals != NULL)) hdi_locals_end(task);
+    if (hdi_unlikely(task->scope != NULL)) hdi_scope_abandoned(task);
+    if (hdi_unlikely(hdi_task_extras(task) != NULL)) hdi_locals_end(task);
     if (task->poll.drop) task->poll.drop(hdi_task_state(task));
     if (task->large) free(hdi_task_state(task));
 }
@@ -95,8 +97,16 @@ void hdi_task_end_state(struct hd_task *task)
 bool hdi_task_drop_idle(struct hd_task *task)
 {
     if (task->kind != HDI_TASK_POLL || !hdi_transition_to_dropped(&task->word)) return false;
+    if (hdi_unlikely(task->scope != NULL) && !hdi_scope_dropped(task)) {
+        if (hdi_transition_to_idle(&task->word, task->phase) == HDI_NEXT_SUBMIT) {
+            hdi_sched_submit(task);
+        }
+        return false;
+    }
     hdi_task_end_state(task);
+    struct hdi_nursery *held = task->nursery ? hdi_scope_child_ended(task, -ECANCELED) : NULL;
     hdi_task_complete(task, -ECANCELED);
+    if (held) hdi_scope_child_gone(held);
     return true;
 }
 
@@ -152,8 +162,10 @@ static bool unregister_task(struct hd_task *task)
 
 static int join_from_fiber(struct hd_task *task, struct hd_task *self, int *result)
 {
+    const int err = is_complete(task) ? 0 : hdi_attend(self, HDI_COST_CALL, false);
+    if (hdi_unlikely(err)) return err;
     while (!is_complete(task)) {
-        if (hdi_word_cancelled(hdi_load_relaxed(&self->word))) return -ECANCELED;
+        if (hdi_word_cancelled(hdi_load_relaxed(&self->word))) return hdi_scope_code(self);
         if (!register_task(task, self)) break;
         struct hdi_exec *exec = hdi_exec_self();
         self->fiber.waiter = hdi_waits_for_task(task);

@@ -27,10 +27,27 @@ static struct value *find(struct hdi_locals *locals, const hd_local *key)
     return NULL;
 }
 
+struct hdi_extras *hdi_task_need_extras(struct hd_task *task)
+{
+    struct hdi_extras *extras = hdi_task_extras(task);
+    if (extras) return extras;
+    extras = calloc(1, sizeof(*extras));
+    if (extras) hdi_store_release(&task->extras, extras); /* E */
+    return extras;
+}
+
+static struct hdi_locals *locals_of(const struct hd_task *task)
+{
+    const struct hdi_extras *extras = hdi_task_extras(task);
+    return extras ? extras->locals : NULL;
+}
+
 /* Room for one more. Returns false if memory is short. */
 static bool reserve(struct hd_task *task)
 {
-    struct hdi_locals *locals = task->locals;
+    struct hdi_extras *extras = hdi_task_need_extras(task);
+    if (!extras) return false;
+    struct hdi_locals *locals = extras->locals;
     if (locals && locals->count < locals->capacity) return true;
     const unsigned capacity = locals ? 2 * locals->capacity : 4;
     struct hdi_locals *larger =
@@ -38,14 +55,15 @@ static bool reserve(struct hd_task *task)
     if (!larger) return false;
     if (!locals) larger->count = 0;
     larger->capacity = capacity;
-    task->locals = larger;
+    extras->locals = larger;
     return true;
 }
 
 static bool append(struct hd_task *task, const hd_local *key, void *value)
 {
     if (!reserve(task)) return false;
-    task->locals->values[task->locals->count++] = (struct value){key, value};
+    struct hdi_locals *locals = locals_of(task);
+    locals->values[locals->count++] = (struct value){key, value};
     return true;
 }
 
@@ -70,7 +88,7 @@ int hd_local_share(void *parents, void **value)
 void *hd_local_get(const hd_local *key)
 {
     struct hd_task *task = hdi_task_self();
-    const struct value *found = task ? find(task->locals, key) : NULL;
+    const struct value *found = task ? find(locals_of(task), key) : NULL;
     return found ? found->value : NULL;
 }
 
@@ -78,14 +96,14 @@ int hd_local_set(const hd_local *key, void *value)
 {
     struct hd_task *task = hdi_task_self();
     if (!task) return -EINVAL;
-    struct value *found = find(task->locals, key);
+    struct value *found = find(locals_of(task), key);
     void *old = found ? found->value : NULL;
     if (!found) {
         if (value && !append(task, key, value)) return -ENOMEM;
     } else if (value) {
         found->value = value;
     } else {
-        take_out(task->locals, found);
+        take_out(locals_of(task), found);
     }
     if (old && old != value) destroy(key, old);
     return 0;
@@ -93,8 +111,8 @@ int hd_local_set(const hd_local *key, void *value)
 
 int hdi_locals_inherit(const struct hd_task *parent, struct hd_task *child)
 {
-    const struct hdi_locals *locals = parent->locals;
-    for (unsigned i = 0; i < locals->count; i++) {
+    const struct hdi_locals *locals = locals_of(parent);
+    for (unsigned i = 0; locals && i < locals->count; i++) {
         const struct value *from = &locals->values[i];
         void *value = NULL;
         if (!from->key->inherit) continue;
@@ -114,10 +132,14 @@ int hdi_locals_inherit(const struct hd_task *parent, struct hd_task *child)
 void hdi_locals_end(struct hd_task *task)
 {
     enum { ROUNDS_MAX = 1000 }; /* values set by destructors: some end, others would not */
-    for (int i = 0; i < ROUNDS_MAX && task->locals && task->locals->count > 0; i++) {
-        const struct value last = task->locals->values[--task->locals->count];
+    for (int i = 0; i < ROUNDS_MAX; i++) {
+        struct hdi_locals *locals = locals_of(task);
+        if (!locals || locals->count == 0) break;
+        const struct value last = locals->values[--locals->count];
         destroy(last.key, last.value);
     }
-    free(task->locals);
-    task->locals = NULL;
+    struct hdi_extras *extras = hdi_task_extras(task);
+    if (!extras) return;
+    free(extras->locals);
+    extras->locals = NULL;
 }

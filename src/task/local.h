@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * local: what a task's `locals` points to.
+ * local: what a task's extras and their `locals` point to.
  *
  * Owner  the running task; the spawning one before its child is submitted.
  */

@@ -24,6 +24,32 @@ enum hdi_next hdi_transition_to_cancelled(_Atomic(uint64_t) *word)
     }
 }
 
+enum hdi_next hdi_transition_to_in_cancelled(_Atomic(uint64_t) *word)
+{
+    uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */
+    for (;;) {
+        enum hdi_next next = HDI_NEXT_NOTHING;
+        if (hdi_word_lifecycle(seen) == HDI_COMPLETE || (seen & HDI_IN_CANCELLED)) return next;
+        const uint64_t to = hdi_word_woken(seen | HDI_IN_CANCELLED, &next);
+        if (hdi_cas_acq_rel(word, &seen, to)) return next; /* W */
+    }
+}
+
+void hdi_word_out_of_cancelled(_Atomic(uint64_t) *word)
+{
+    hdi_fetch_and_acq_rel(word, ~HDI_IN_CANCELLED);
+}
+
+void hdi_word_ask_to_give_way(_Atomic(uint64_t) *word)
+{
+    hdi_fetch_or_acq_rel(word, HDI_GIVE_WAY);
+}
+
+void hdi_word_gave_way(_Atomic(uint64_t) *word)
+{
+    hdi_fetch_and_acq_rel(word, ~HDI_GIVE_WAY);
+}
+
 bool hdi_transition_to_dropped(_Atomic(uint64_t) *word)
 {
     uint64_t seen = hdi_load_relaxed(word); /* The CAS checks it. */

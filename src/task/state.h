@@ -32,6 +32,11 @@
  *   JOIN_AGAIN     it was taken back once: `joiner` may have changed under an unchanged
  *                  word, so the completer must read it after its CAS, not before.
  *
+ *   IN_CANCELLED   a scope the task is in was cancelled, and no shield is between (scope/scope.h);
+ *                  cleared when it leaves that one.
+ *   METERED        its calls are charged, and its rights looked at (scope/budget.h).
+ *   GIVE_WAY       it has run for long: asked to yield at its next call (sched/monitor.h).
+ *
  * Orders. Every transition is one acquire-release CAS, so each sees all that the ones
  * before it saw (edge W): what a waker wrote before waking is seen by the run it
  * caused; what a run wrote is seen by the next run and, through COMPLETE, by the
@@ -71,6 +76,9 @@ enum hdi_lifecycle {
 #define HDI_JOIN_INTEREST   (UINT64_C(1) << 26)
 #define HDI_JOIN_WAKER      (UINT64_C(1) << 27)
 #define HDI_JOIN_AGAIN      (UINT64_C(1) << 28)
+#define HDI_IN_CANCELLED    (UINT64_C(1) << 29)
+#define HDI_METERED         (UINT64_C(1) << 30)
+#define HDI_GIVE_WAY        (UINT64_C(1) << 31)
 #define HDI_SHIELD_SHIFT    32
 #define HDI_SHIELD_ONE      (UINT64_C(1) << HDI_SHIELD_SHIFT)
 #define HDI_SHIELD_MASK     (UINT64_C(0xff) << HDI_SHIELD_SHIFT)
@@ -93,10 +101,14 @@ static inline unsigned hdi_word_shields(uint64_t word)
     return (unsigned)((word & HDI_SHIELD_MASK) >> HDI_SHIELD_SHIFT);
 }
 
+/* What a call by the task does not pass over: hdi_scope_attend(). */
+#define HDI_ATTENTION (HDI_CANCELLED | HDI_IN_CANCELLED | HDI_METERED | HDI_GIVE_WAY)
+
 /* Whether a cancel is in effect: asked for, and not shielded. */
 static inline bool hdi_word_cancelled(uint64_t word)
 {
-    return (word & HDI_CANCELLED) && (word & HDI_SHIELD_MASK) == 0;
+    if (hdi_likely(!(word & (HDI_CANCELLED | HDI_IN_CANCELLED)))) return false;
+    return (word & HDI_IN_CANCELLED) || (word & HDI_SHIELD_MASK) == 0;
 }
 
 /* Whether the wait that began in `phase` has ended, and its winner is done. */
@@ -120,6 +132,15 @@ uint64_t hdi_word_new(bool with_handle);
 
 /* Cancel: sets the flag and wakes, in one step. Keeps the caller's reference. */
 HDI_STATE_MUST_USE enum hdi_next hdi_transition_to_cancelled(_Atomic(uint64_t) *word);
+
+/* A scope the task is in is cancelled, or none is any more. The first wakes. */
+HDI_STATE_MUST_USE enum hdi_next hdi_transition_to_in_cancelled(_Atomic(uint64_t) *word);
+void hdi_word_out_of_cancelled(_Atomic(uint64_t) *word);
+
+/* The running task is asked to yield. Context: any thread; the task may be gone (TASK-3). The
+ * other: it has done so. */
+void hdi_word_ask_to_give_way(_Atomic(uint64_t) *word);
+void hdi_word_gave_way(_Atomic(uint64_t) *word);
 
 /* An idle, cancelled, unshielded task ends without running. */
 HDI_STATE_MUST_USE bool hdi_transition_to_dropped(_Atomic(uint64_t) *word);

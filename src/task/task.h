@@ -24,8 +24,29 @@
 #include "ctx/context.h"
 #include "ctx/fp.h"
 #include "ctx/stack.h"
+#include "os/lock.h"
+#include "task/state.h"
 
 #define HDI_TASK_NAME_BYTES 32
+
+struct hdi_account;
+struct hdi_nursery;
+struct hdi_scope;
+struct hdi_start;
+
+/* What most tasks do without; NULL until it is needed, and there until the memory of the task
+ * goes. The task's own, but for the name, which never changes. */
+struct hdi_extras {
+    char name[HDI_TASK_NAME_BYTES];
+    struct hdi_locals *locals;   /* task/local.c; NULL: none */
+    struct hdi_account *account; /* scope/budget.h: what it has drawn; NULL: nothing */
+    _Atomic(uint8_t) exhausted;  /* 1 + the hd_resource it could not draw; 0: none. For reports */
+    _Atomic(bool) fined;         /* it was cancelled for that */
+    struct hdi_start *start;     /* scope/start.c: who waits for it to be ready; NULL: nobody */
+    char *missing;               /* scope/audit.c: why it was refused something; NULL: never was */
+    struct hdi_fp_control fp;    /* fiber with HDI_UNUSUAL_SAVE_FP */
+    const hd_site *held_at;      /* fiber: where it took the last of `holds`; NULL: unknown */
+};
 
 enum hdi_task_kind {
     HDI_TASK_FIBER,
@@ -39,6 +60,8 @@ enum hdi_task_kind {
 #define HDI_UNUSUAL_VISITOR    16u /* no task at all: sched/worker.c */
 #define HDI_UNUSUAL_SAVE_FP    32u /* fiber: has its own FP control words */
 #define HDI_UNUSUAL_HOLDS      64u /* fiber: `holds` is not 0 */
+#define HDI_UNUSUAL_ERRAND     128u /* stackless: runs for a task that is confined, in its place,
+                                     * and may do nothing that needs a right */
 
 struct hd_task {
     _Atomic(uint64_t) word;
@@ -64,16 +87,26 @@ struct hd_task {
     uint8_t size_class; /* which slab it came from */
     bool resumes;       /* fiber: in a queue, but RUNNING: it yielded, or its wait was decided */
     uint8_t unusual;    /* HDI_UNUSUAL_*: what the paths of every switch leave to others */
-    bool large;         /* stackless: its state is not behind the header */
-    uint16_t phase;     /* fiber: HDI_WAIT_PHASE as of its last wait's end; its own */
-    uint16_t holds;     /* its own: locks of its thread that it holds (sync/hold.c) */
+    bool large : 1;     /* stackless: its state is not behind the header */
+    bool daemon : 1;    /* does not keep its nursery from ending */
     uint8_t level;      /* sched/levels.h */
+    uint16_t phase;     /* fiber: HDI_WAIT_PHASE as of its last wait's end; its own */
+    struct hdi_lock scopes; /* held for `scope` and what hangs on it (scope/scope.h) */
     const hd_site *site;
-    char name[HDI_TASK_NAME_BYTES];
-    struct hdi_locals *locals; /* task/local.c; NULL: none */
+    _Atomic(struct hdi_extras *) extras;
+
+    struct hdi_nursery *nursery; /* constant: the one it is a child of; NULL: none */
+    struct hdi_list sibling;     /* that one's lock: its place there */
+    struct hdi_scope *scope;     /* the innermost it has entered; NULL: none. It writes, with
+                                  * `scopes` held */
 
     union {
+        struct { /* how both of the others begin; its own */
+            int left_nursery; /* the result of the nursery it left last */
+            uint32_t credit;  /* what it has drawn of its budget, and may use up: below */
+        };
         struct {
+            uint64_t common_;
             struct hdi_context context;
             struct hdi_stack *stack; /* NULL before the first run */
             hd_fn *fn;
@@ -85,10 +118,10 @@ struct hd_task {
                 size_t stack_bytes;        /* before the first run */
                 struct hdi_waiter *waiter; /* after it: what it waits on; NULL if nothing */
             };
-            struct hdi_fp_control fp;
-            const hd_site *held_at; /* its own: where it took the last of `holds` */
+            uint32_t holds; /* its own: locks of its thread that it holds (sync/hold.c) */
         } fiber;
         struct {
+            uint64_t common_;
             hd_poll_fn *poll;
             hd_drop_fn *drop;
             struct hdi_waiter *waits;          /* the task's own: its waits that stand in queues */
@@ -118,6 +151,120 @@ static inline struct hd_task *hdi_waits_on_task(const struct hdi_waiter *waiter)
     return tagged & 1 ? (struct hd_task *)(tagged & ~(uintptr_t)1) : NULL;
 }
 
+/* Read for reports, by anyone who holds a reference. */
+static inline struct hdi_extras *hdi_task_extras(const struct hd_task *task)
+{
+    return hdi_load_acquire(&((struct hd_task *)task)->extras); /* E */
+}
+
+static inline const char *hdi_task_name(const struct hd_task *task)
+{
+    const struct hdi_extras *extras = hdi_task_extras(task);
+    return extras ? extras->name : "";
+}
+
+/* task/local.c: what the task has beyond the header, made if need be; NULL if memory is short.
+ * Context: the task itself, or who spawns it. */
+struct hdi_extras *hdi_task_need_extras(struct hd_task *task);
+
+/* ---- credit: how most calls of a METERED task are paid for ---- */
+
+/* Ops in the lower half, channel_ops in the upper; the top bit of each half is 0. In the header,
+ * because a call that takes a lock waits for what it reads on the way there. */
+#define HDI_CREDIT_CHANNEL (UINT32_C(1) << 16)
+#define HDI_CREDIT_MAX     INT16_MAX /* of each half */
+#define HDI_CREDIT_OVER    (UINT32_C(1) << 31 | UINT32_C(1) << 15)
+
+/* Pay so much, up to HDI_CREDIT_MAX ops, or one and a channel_op, out of what was drawn before.
+ * Returns false if that does not suffice, or the word asks for more attention than that. Context:
+ * the running task. */
+static inline bool hdi_credit_pay(struct hd_task *task, uint64_t word, uint32_t cost)
+{
+    const uint32_t left = task->credit - cost;
+    if ((left & HDI_CREDIT_OVER) || (word & HDI_ATTENTION) != HDI_METERED) return false;
+    task->credit = left;
+    return true;
+}
+
+/* ---- what scopes provide to this layer (scope/) ---- */
+
+/* What a call costs, beside one op. */
+enum hdi_cost {
+    HDI_COST_CALL,
+    HDI_COST_SPAWN,
+    HDI_COST_CHANNEL,
+    HDI_COST_SYSCALL,
+};
+
+/* The slow part of every call by a task whose word has one of HDI_ATTENTION: pay, give way if
+ * asked to. `now`: the call only looks: it pays, but nothing else. Returns: 0; or why it may not go
+ * on: what hdi_scope_code() says, -EDQUOT. Context: the running task. */
+int hdi_scope_attend(struct hd_task *task, enum hdi_cost cost, bool now);
+
+/* The first thing in a call, which for most tasks is nothing, and for most others a payment out of
+ * their credit. As above. */
+static inline int hdi_attend(struct hd_task *task, enum hdi_cost cost, bool now)
+{
+    const uint64_t word = hdi_load_relaxed(&task->word); /* What is missed is seen next time. */
+    if (hdi_likely(!(word & HDI_ATTENTION))) return 0;
+    const uint32_t credit = cost == HDI_COST_CHANNEL ? HDI_CREDIT_CHANNEL + 1 : 1;
+    const bool sliced = cost == HDI_COST_CALL || cost == HDI_COST_CHANNEL;
+    if (sliced && hdi_credit_pay(task, word, credit)) return 0;
+    return hdi_scope_attend(task, cost, now);
+}
+
+/* What a wait that a cancel ended returns: -ECANCELED; -ETIMEDOUT if it was a deadline. Context:
+ * the running task, while the cancel is in effect; NULL while a task is dropped. */
+int hdi_scope_code(struct hd_task *task);
+
+/* After the task's word says that it is cancelled, or its shields have changed: tell the scopes
+ * of it that this concerns. Context: any thread, with a reference. */
+void hdi_scope_told(struct hd_task *task);
+
+/* How many of the shields of a task that is in a scope were there when it entered that, or are the
+ * scope's own. Context: the running task. */
+unsigned hdi_scope_shields(const struct hd_task *task);
+
+/* A METERED task spawns one. Returns: 0, -EPERM, -EDQUOT, -ECANCELED. */
+int hdi_scope_may_spawn(struct hd_task *spawner, struct hdi_nursery *nursery);
+
+/* Whether a task has rights or a pool, so that what it starts must not have more. */
+bool hdi_scope_confines(const struct hd_task *task);
+
+/* It did not happen. */
+void hdi_scope_unspawned(struct hd_task *spawner);
+
+/* Whose tasks can be its children. */
+struct hd_runtime *hdi_scope_runtime(const struct hdi_nursery *nursery);
+
+/* A new task becomes a child; its word is written, and says METERED if need be. Returns: 0,
+ * -EPIPE, -ECANCELED, -EINVAL (another runtime), -EPERM. */
+int hdi_scope_adopt(struct hdi_nursery *nursery, struct hd_task *task, bool daemon);
+
+/* Whether children of it are METERED. */
+bool hdi_scope_meters(const struct hdi_nursery *nursery);
+
+/* A child has ended; it still has its reference. Returns what is to be given to
+ * hdi_scope_child_gone() once everybody can see that it has ended; NULL: nothing. */
+struct hdi_nursery *hdi_scope_child_ended(struct hd_task *task, int result);
+void hdi_scope_child_gone(struct hdi_nursery *nursery);
+
+/* A task ends in a scope it never left. */
+void hdi_scope_abandoned(struct hd_task *task);
+
+/* Whether a stackless task may be dropped where it stands: no nursery of it has children left.
+ * Its scopes are left then. */
+bool hdi_scope_dropped(struct hd_task *task);
+
+/* The memory of a task with extras goes. */
+void hdi_scope_forget(struct hd_task *task);
+
+/* Timers of scopes were taken out of a wheel (wait/timer.h), and the scopes held: a list by
+ * `due_next`. Context: a worker, no lock held. */
+struct hdi_timer;
+void hdi_scope_hold(struct hdi_timer *timer);
+void hdi_scope_due(struct hdi_timer *due);
+
 /* ---- what the scheduler provides to this layer (sched/) ---- */
 
 /* Run a stackless task at once, inside the caller's own poll, if it is the one the
@@ -136,6 +283,14 @@ void hdi_sched_guest_leave(struct hd_runtime *runtime);
 
 /* Return the memory of a task whose last reference is gone. */
 void hdi_sched_free(struct hd_task *task);
+
+/* hd_spawn_poll_at() for the library itself: neither paid for, nor in need of a right. */
+int hdi_spawn_job(hd_task **handle, hd_poll_fn *poll, const void *state, size_t state_bytes,
+                  const hd_spawn_options *options, const hd_site *site);
+
+/* hd_go_at() with a handle, and with somebody who waits for it to be ready (scope/start.c). */
+int hdi_spawn_into(struct hdi_nursery *nursery, hd_fn *fn, void *arg, struct hdi_start *start,
+                   struct hd_task **handle, const hd_site *site);
 
 /* Whether others run while a plain thread spins: not in sim, nor on a single CPU. */
 bool hdi_sched_may_spin(const struct hd_runtime *runtime);

@@ -62,6 +62,7 @@ void hd_waker_drop(hd_waker waker)
 void hd_cancel(hd_task *handle)
 {
     act(handle, hdi_transition_to_cancelled(&handle->word));
+    hdi_scope_told(handle);
 }
 
 bool hd_cancelled(void)
@@ -73,13 +74,23 @@ bool hd_cancelled(void)
 int hd_shield(void)
 {
     struct hd_task *task = hdi_task_self();
-    return task ? hdi_word_shield(&task->word) : -EINVAL;
+    if (!task) return -EINVAL;
+    const int err = hdi_word_shield(&task->word);
+    if (hdi_unlikely(task->scope != NULL) && !err) hdi_scope_told(task);
+    return err;
 }
 
 int hd_unshield(void)
 {
     struct hd_task *task = hdi_task_self();
-    return task ? hdi_word_unshield(&task->word) : -EINVAL;
+    if (!task) return -EINVAL;
+    if (hdi_unlikely(task->scope != NULL)) {
+        const unsigned shields = hdi_word_shields(hdi_load_relaxed(&task->word)); /* its own */
+        if (shields <= hdi_scope_shields(task)) return -EINVAL;
+    }
+    const int err = hdi_word_unshield(&task->word);
+    if (hdi_unlikely(task->scope != NULL) && !err) hdi_scope_told(task);
+    return err;
 }
 
 uint64_t hd_self_id(void)
@@ -91,7 +102,7 @@ uint64_t hd_self_id(void)
 const char *hd_self_name(void)
 {
     struct hd_task *task = hdi_task_self();
-    return task ? task->name : "";
+    return task ? hdi_task_name(task) : "";
 }
 
 uint64_t hd_task_id(const hd_task *handle)
@@ -101,7 +112,7 @@ uint64_t hd_task_id(const hd_task *handle)
 
 const char *hd_task_name(const hd_task *handle)
 {
-    return handle->name;
+    return hdi_task_name(handle);
 }
 
 const hd_site *hd_task_site(const hd_task *handle)

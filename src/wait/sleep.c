@@ -6,18 +6,19 @@
 
 #include <heddle/time.h>
 
-#include "wait/waiter.h"
+#include "wait/wait.h"
 
 static int ended(int which)
 {
     if (which == (int)HDI_ENDED_TIMEOUT) return 0;
-    return which == (int)HDI_ENDED_CANCEL ? -ECANCELED : which;
+    return which == (int)HDI_ENDED_CANCEL ? hdi_scope_code(hdi_task_self()) : which;
 }
 
 int hd_sleep_until(int64_t deadline)
 {
     struct hdi_waiter waiter;
-    const int err = hdi_waiter_begin(&waiter);
+    int err = hdi_wait_enter(HD_FOREVER);
+    if (!err) err = hdi_waiter_begin(&waiter, true);
     if (err) return err;
     if (deadline <= hdi_sched_now()) return 0;
     waiter.cases = NULL;

@@ -18,7 +18,8 @@ void hdi_timers_init(struct hdi_timers *timers, int64_t now_ns)
     hdi_wheel_init(&timers->wheel, now_ns);
 }
 
-static void fire(struct hdi_timer *timer, struct hdi_wakeups *wakeups)
+/* Timers of scopes go to *due. */
+static void fire(struct hdi_timer *timer, struct hdi_wakeups *wakeups, struct hdi_timer **due)
 {
     struct hd_task *task = timer->task;
     hdi_plain_write(&timer->node);
@@ -36,6 +37,12 @@ static void fire(struct hdi_timer *timer, struct hdi_wakeups *wakeups)
             hdi_wakeups_add(wakeups, task); /* TASK-3: it may be another by now. */
         }
         return;
+    case HDI_TIMER_SCOPE:
+        hdi_store_relaxed(&timer->state, HDI_TIMER_FIRED); /* The lock orders it. */
+        hdi_scope_hold(timer);
+        timer->due_next = *due;
+        *due = timer;
+        return;
     }
 }
 
@@ -46,14 +53,15 @@ static void publish(struct hdi_timers *timers)
 }
 
 /* Returns whether there may be more. */
-static bool fire_some(struct hdi_timers *timers, int64_t now_ns, struct hdi_wakeups *wakeups)
+static bool fire_some(struct hdi_timers *timers, int64_t now_ns, struct hdi_wakeups *wakeups,
+                      struct hdi_timer **due)
 {
     int fired = 0;
     hdi_lock_take(&timers->lock);
     struct hdi_wheel_node *node;
     while (fired < BATCH && (node = hdi_wheel_take(&timers->wheel, now_ns))) {
         if (HDI_MUTANT(timer_fire_unlocked)) hdi_lock_give(&timers->lock);
-        fire((struct hdi_timer *)((char *)node - offsetof(struct hdi_timer, node)), wakeups);
+        fire((struct hdi_timer *)((char *)node - offsetof(struct hdi_timer, node)), wakeups, due);
         if (HDI_MUTANT(timer_fire_unlocked)) hdi_lock_take(&timers->lock);
         fired++;
     }
@@ -64,7 +72,9 @@ static bool fire_some(struct hdi_timers *timers, int64_t now_ns, struct hdi_wake
 
 void hdi_timers_fire(struct hdi_timers *timers, int64_t now_ns, struct hdi_wakeups *wakeups)
 {
-    while (fire_some(timers, now_ns, wakeups)) continue;
+    struct hdi_timer *due = NULL;
+    while (fire_some(timers, now_ns, wakeups, &due)) continue;
+    if (hdi_unlikely(due != NULL)) hdi_scope_due(due);
 }
 
 int64_t hdi_timers_publish(struct hdi_timers *timers)

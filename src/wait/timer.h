@@ -3,14 +3,15 @@
  * timer: deadlines, kept by the worker on which they were started.
  *
  * Owner     each worker has one struct hdi_timers: a wheel (wait/wheel.h) under a lock.
- *           Whoever starts a timer is a worker and uses its own wheel; any thread may
- *           stop one, through the wheel's lock; any worker may fire what is due.
+ *           A worker that starts a timer uses its own wheel; another thread uses that of
+ *           one worker for all of them. Any thread may stop one, through the wheel's lock,
+ *           and fire what is due: usually a worker.
  * Firing    happens under the lock, so that a timer that was stopped is never touched
  *           again; only waking is left for later.
  *
  *   TIMER-1  `next_ns` is never later than the earliest deadline in the wheel, except
- *            between an insert and the next hdi_timers_publish() of the owner, who does
- *            that before it runs another task or sleeps.
+ *            between an insert and the next hdi_timers_publish() of who made it: the owner
+ *            does that before it runs another task or sleeps, another thread at once.
  *
  * How a sleeper learns of an earlier deadline is in sched/keeper.h.
  */
@@ -26,6 +27,7 @@ struct hdi_wakeups;
 enum hdi_timer_kind {
     HDI_TIMER_WAITER, /* ends the wait of the struct hdi_waiter it is part of */
     HDI_TIMER_TASK,   /* wakes a task */
+    HDI_TIMER_SCOPE,  /* belongs to the struct hdi_scope it is part of */
 };
 
 enum hdi_timer_state {
@@ -37,7 +39,10 @@ enum hdi_timer_state {
 struct hdi_timer {
     struct hdi_wheel_node node;
     struct hdi_timers *timers;  /* whose wheel; NULL if never started */
-    struct hd_task *task;       /* HDI_TIMER_TASK */
+    union {
+        struct hd_task *task;       /* HDI_TIMER_TASK */
+        struct hdi_timer *due_next; /* HDI_TIMER_SCOPE that fired */
+    };
     enum hdi_timer_kind kind;
     _Atomic(uint32_t) state;    /* enum hdi_timer_state; by the lock's holder */
 };
@@ -54,14 +59,26 @@ void hdi_timers_init(struct hdi_timers *timers, int64_t now_ns);
 /* The owner's loop should publish soon. Provided by sched/. */
 void hdi_sched_timers_changed(struct hdi_timers *timers);
 
-/* Put a timer into the wheel. Context: worker, with the lock, which is given back. Returns
- * whether the loop is to be told. */
-static inline bool hdi_timer_start_locked(struct hdi_timer *timer, struct hdi_timers *timers,
-                                          int64_t deadline_ns)
+/* Start a timer that is not running, from any thread: on a worker of the runtime in its own wheel,
+ * from elsewhere in that of the default dispatcher's first. Provided by sched/keeper.c. */
+void hdi_sched_timer_start(struct hd_runtime *runtime, struct hdi_timer *timer,
+                           int64_t deadline_ns);
+
+/* Put a timer into the wheel. Context: the lock. */
+static inline void hdi_timer_insert(struct hdi_timer *timer, struct hdi_timers *timers,
+                                    int64_t deadline_ns)
 {
     hdi_store_relaxed(&timer->state, HDI_TIMER_RUNNING); /* The lock orders it. */
     hdi_plain_write(&timer->node);
     hdi_wheel_insert(&timers->wheel, &timer->node, deadline_ns);
+}
+
+/* The same as the wheel's owner. Context: worker, with the lock, which is given back. Returns
+ * whether the loop is to be told. */
+static inline bool hdi_timer_start_locked(struct hdi_timer *timer, struct hdi_timers *timers,
+                                          int64_t deadline_ns)
+{
+    hdi_timer_insert(timer, timers, deadline_ns);
     /* Before the lock goes: who then fires others may publish ours too, but tells nobody. */
     const bool earlier = deadline_ns < hdi_load_relaxed(&timers->next_ns);
     hdi_lock_give(&timers->lock);
@@ -84,7 +101,7 @@ static inline bool hdi_timer_stop_locked(struct hdi_timer *timer, struct hdi_tim
     if (running) {
         hdi_plain_write(&timer->node);
         hdi_wheel_remove(&timers->wheel, &timer->node);
-        if (timer->kind == HDI_TIMER_TASK) { /* Nobody looks at that of a wait again. */
+        if (timer->kind != HDI_TIMER_WAITER) { /* Nobody looks at that of a wait again. */
             hdi_store_release(&timer->state, HDI_TIMER_STOPPED); /* F: the last touch */
         }
     }

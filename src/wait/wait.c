@@ -20,7 +20,7 @@ static struct hdi_lock *lock_of(const hd_case *c)
 static int ended_otherwise(int which)
 {
     if (which < 0) return which;
-    return which == (int)HDI_ENDED_TIMEOUT ? -ETIMEDOUT : -ECANCELED;
+    return which == (int)HDI_ENDED_TIMEOUT ? -ETIMEDOUT : hdi_scope_code(hdi_task_self());
 }
 
 /* The wait ended for another reason: no completer may find the node any more (WAIT-3). */
@@ -48,10 +48,10 @@ HDI_ALWAYS_INLINE int wait_locked(const struct hdi_op *op, hd_case *c, int64_t d
                                   bool cancellable)
 {
     struct hdi_waiter waiter;
-    const int err = deadline == HD_NOW ? -EAGAIN : hdi_waiter_begin(&waiter);
+    const int err = deadline == HD_NOW ? -EAGAIN : hdi_waiter_begin(&waiter, cancellable);
     struct hdi_node *node = hdi_case_node(c);
     node->op = op;
-    if (hdi_unlikely(err) && (cancellable || err != -ECANCELED)) {
+    if (hdi_unlikely(err)) {
         hdi_lock_give(lock_of(c));
         return err;
     }
@@ -59,6 +59,7 @@ HDI_ALWAYS_INLINE int wait_locked(const struct hdi_op *op, hd_case *c, int64_t d
     node->index = 0;
     waiter.cases = c;
     waiter.count = 1;
+    if (hdi_unlikely(waiter.kind == HDI_WAITER_THREAD) && op->host) waiter.host = op->host(c);
     (void)op->enqueue(c);
     hdi_lock_give(lock_of(c));
     const int which = hdi_waiter_sleep(&waiter, deadline, cancellable);
@@ -75,6 +76,11 @@ int hdi_wait_locked(const struct hdi_op *op, hd_case *c, int64_t deadline)
 int hdi_wait_locked_always(const struct hdi_op *op, hd_case *c)
 {
     return wait_locked(op, c, HD_FOREVER, false);
+}
+
+int hdi_wait_locked_until(const struct hdi_op *op, hd_case *c, int64_t deadline)
+{
+    return wait_locked(op, c, deadline, false);
 }
 
 int hdi_wait(const struct hdi_op *op, hd_case *c, int64_t deadline)
@@ -351,9 +357,11 @@ static int finish_any(struct hdi_waiter *waiter, int which, int64_t deadline)
 int hdi_wait_any(hd_case *cases, size_t count, unsigned flags, int64_t deadline)
 {
     const int at = earliest(cases, count);
+    int err = hdi_wait_enter(deadline);
+    if (err) return err;
     if (deadline == HD_NOW) return begin_any(NULL, cases, count, flags, at);
     struct hdi_waiter waiter;
-    const int err = hdi_waiter_begin(&waiter);
+    err = hdi_waiter_begin(&waiter, true);
     if (err) return err;
     const int had = begin_any(&waiter, cases, count, flags, at);
     if (had >= 0) return had;
@@ -411,7 +419,9 @@ int hdi_wait_poll(struct hdi_waiter *waiter, hd_case *cases, size_t count, unsig
 {
     const bool cancelled = hd_cancelled();
     if (waiter->kind == HDI_WAITER_NONE) {
-        if (cancelled) return -ECANCELED;
+        struct hd_task *self = hdi_task_self();
+        const int err = hdi_attend(self, HDI_COST_CALL, deadline == HD_NOW);
+        if (err) return err;
         const int had = begin_poll(waiter, cases, count, flags, deadline);
         if (had != -EAGAIN || deadline == HD_NOW) return had;
     }

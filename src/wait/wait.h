@@ -52,26 +52,34 @@ struct hdi_op {
      * will not use. Without a lock, after `taken`. NULL: nothing to give back. */
     void (*unused)(hd_case *c);
 
+    /* The runtime that a plain thread drives, in sim, while it waits for this; NULL: any. */
+    struct hd_runtime *(*host)(const hd_case *c);
+
     bool late;
     bool through; /* the object is a receiver, which begins with a pointer to the waitable */
 };
 
-/* Whether the caller may wait at all: -ECANCELED, -EINVAL in a stackless task. With HD_NOW
- * anyone may look. *task is the calling fiber; NULL on a thread, and with HD_NOW. */
-static inline int hdi_wait_enter_as(int64_t deadline, struct hd_task **task)
+/* Whether the caller, whom it costs this, may wait at all: -ECANCELED, -ETIMEDOUT, -EDQUOT,
+ * -EINVAL in a stackless task. With HD_NOW anyone may look who can pay. */
+static inline int hdi_wait_enter_self(struct hd_task *self, int64_t deadline, enum hdi_cost cost)
 {
-    *task = NULL;
-    if (deadline == HD_NOW) return 0;
-    struct hd_task *self = *task = hdi_task_self();
     if (!self) return 0;
-    if (hdi_unlikely(self->kind != HDI_TASK_FIBER)) return -EINVAL;
-    return hdi_unlikely(hdi_word_cancelled(hdi_load_relaxed(&self->word))) ? -ECANCELED : 0;
+    const bool now = deadline == HD_NOW;
+    if (hdi_unlikely(self->kind != HDI_TASK_FIBER) && !now) return -EINVAL;
+    return hdi_attend(self, cost, now);
+}
+
+/* The same; *task is the calling fiber; NULL on a thread, and with HD_NOW. */
+static inline int hdi_wait_enter_as(int64_t deadline, struct hd_task **task, enum hdi_cost cost)
+{
+    struct hd_task *self = hdi_task_self();
+    *task = deadline == HD_NOW ? NULL : self;
+    return hdi_wait_enter_self(self, deadline, cost);
 }
 
 static inline int hdi_wait_enter(int64_t deadline)
 {
-    struct hd_task *task;
-    return hdi_wait_enter_as(deadline, &task);
+    return hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_CALL);
 }
 
 /* wait/wait.c: the wait for `c` ended by `which`, and by no completer: leave the queue. Returns
@@ -108,6 +116,9 @@ int hdi_wait_locked(const struct hdi_op *op, hd_case *c, int64_t deadline);
 /* The same, but a cancel does not end it, nor does time: for what must not fail, e.g. taking
  * a mutex again after waiting for a condition. Returns: c->result; -EDEADLK. */
 int hdi_wait_locked_always(const struct hdi_op *op, hd_case *c);
+
+/* The same with a deadline. Returns: c->result; -ETIMEDOUT; -EDEADLK. */
+int hdi_wait_locked_until(const struct hdi_op *op, hd_case *c, int64_t deadline);
 
 /* Attempt, then wait. */
 int hdi_wait(const struct hdi_op *op, hd_case *c, int64_t deadline);

@@ -271,9 +271,9 @@ static inline void hdi_node_filled(struct hdi_node *node, struct hdi_wakeups *wa
 
 /* ---- the owner ---- */
 
-/* Begin a wait of the calling fiber or thread. Returns: 0, -ECANCELED, -EINVAL in a
- * stackless task. */
-static inline int hdi_waiter_begin(struct hdi_waiter *waiter)
+/* Begin a wait of the calling fiber or thread. Returns: 0; if it is cancellable what
+ * hdi_scope_code() says; -EINVAL in a stackless task. */
+static inline int hdi_waiter_begin(struct hdi_waiter *waiter, bool cancellable)
 {
     struct hd_task *task = hdi_task_self();
     hdi_plain_write(&waiter->kind);
@@ -289,7 +289,8 @@ static inline int hdi_waiter_begin(struct hdi_waiter *waiter)
     waiter->kind = HDI_WAITER_FIBER;
     waiter->phase = task->phase;
     /* Relaxed: a cancel we miss here ends the sleep. */
-    return hdi_word_cancelled(hdi_load_relaxed(&task->word)) ? -ECANCELED : 0;
+    const bool cancelled = hdi_word_cancelled(hdi_load_relaxed(&task->word));
+    return hdi_unlikely(cancelled) && cancellable ? hdi_scope_code(task) : 0;
 }
 
 /* wait/waiter.c */

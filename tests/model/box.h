@@ -146,7 +146,7 @@ static inline int box_take(struct box *box, int *number, int64_t deadline)
     struct box_wait *wait = box_wait_new(box);
     hd_case *c = &wait->c;
     struct hdi_node *node = hdi_case_node(c);
-    int result = hdi_waiter_begin(&wait->waiter);
+    int result = hdi_waiter_begin(&wait->waiter, true);
     if (!result) {
         struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
         node->waiter = &wait->waiter;

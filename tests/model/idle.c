@@ -44,7 +44,7 @@ struct pool {
 static void pool_init(struct pool *p, unsigned workers, unsigned tasks)
 {
     *p = (struct pool){.workers = workers, .tasks = tasks};
-    hdi_idle_init(&p->idle, workers);
+    hdi_idle_init(&p->idle, workers, workers);
     hdi_inject_init(&p->inject);
     hdi_ring_init(&p->busy);
     hdi_parker_init(&p->all_started);

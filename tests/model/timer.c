@@ -47,7 +47,7 @@ static int take_with_timer(struct shop *shop, int *number)
     struct hdi_waiter *waiter = &wait->waiter;
     struct hdi_node *node = hdi_case_node(&wait->c);
     struct hdi_wakeups none = HDI_WAKEUPS_INIT;
-    MODEL_EQUAL(hdi_waiter_begin(waiter), 0);
+    MODEL_EQUAL(hdi_waiter_begin(waiter, true), 0);
     node->waiter = waiter;
     node->index = 0;
     hdi_lock_take(&shop->box.base.lock);
