@@ -5,6 +5,7 @@
 #ifndef TEST_RT_H
 #define TEST_RT_H
 
+#include <limits.h>
 #include <stdatomic.h>
 
 #include "test.h"
@@ -15,6 +16,10 @@ static inline hd_options rt_workers(const hd_options *options, unsigned workers)
 {
     hd_options own = *options;
     own.workers = workers;
+    if (workers == 1) {
+        own.quantum_ns = own.stall_ns = HD_FOREVER;
+        own.quantum_ops = UINT_MAX;
+    }
     return own;
 }
 

@@ -137,7 +137,7 @@ static void idle_with(unsigned workers, unsigned round_count, unsigned tokens_ea
     rounds = round_count;
     per_round = tokens_each;
     wait_for_all = wait;
-    hdi_idle_init(&idle, workers);
+    hdi_idle_init(&idle, workers, workers);
     for (unsigned i = 0; i < workers; i++) hdi_parker_init(&parkers[i]);
     pthread_barrier_init(&barrier, NULL, workers + SUBMITTERS + 1);
     struct stress_threads threads = {.count = 0};

@@ -118,7 +118,8 @@ static inline void stress_await(atomic_uint *number, unsigned at_least)
 static const unsigned stress_workers[] = {1, 2, 4, 65, 200};
 
 /* Call fn for every number of workers under both policies. `scale` is 1 for few workers
- * and more for many, to divide the work by. */
+ * and more for many, to divide the work by. No spare comes to the help of a stuck worker: it would
+ * hide a wake-up that was lost. */
 static inline void stress_each_setup(void (*fn)(const hd_options *options, unsigned scale))
 {
     for (unsigned i = 0; i < sizeof(stress_workers) / sizeof(stress_workers[0]); i++) {
@@ -127,6 +128,7 @@ static inline void stress_each_setup(void (*fn)(const hd_options *options, unsig
             options.world = HD_WORLD_LIVE;
             options.workers = stress_workers[i];
             options.policy = (hd_policy)policy;
+            options.stall_ns = HD_FOREVER;
             fn(&options, stress_workers[i] > 4 ? 4 : 1);
         }
     }

@@ -227,6 +227,7 @@ static hd_runtime *resting(unsigned workers, hd_task **sleeper)
     hd_options options = HD_OPTIONS_INIT;
     options.world = HD_WORLD_LIVE;
     options.workers = workers;
+    options.stall_ns = HD_FOREVER; /* Nobody but the keeper is to see to the time. */
     hd_runtime *runtime = stress_runtime(&options);
     const hd_spawn_options into = stress_into(runtime);
     static atomic_uint begun;
@@ -319,7 +320,7 @@ static void add_usage(int tid, struct usage *usage)
     char text[4096], state;
     unsigned long long user, system;
     if (!proc_read(tid, "comm", text, sizeof(text))) return;
-    if (strncmp(text, "heddle-", 7) != 0) return; /* not a worker */
+    if (strncmp(text, "heddle-", 7) != 0) return; /* neither a worker nor a monitor */
     EXPECT(proc_read(tid, "status", text, sizeof(text)));
     usage->threads++;
     usage->switches += proc_number_after(text, "\nvoluntary_ctxt_switches:");
@@ -355,14 +356,17 @@ TEST(a_far_deadline_costs_nothing)
     unsigned threads = 0;
     for (int i = 0; i < RUNTIMES; i++) {
         runtimes[i] = resting(workers[i], &sleepers[i]);
-        threads += workers[i];
+        threads += workers[i] + 1;
     }
     struct usage before;
     do {
-        for (int i = 0; i < RUNTIMES; i++) await_rest(runtimes[i], workers[i]);
+        for (int i = 0; i < RUNTIMES; i++) {
+            await_rest(runtimes[i], workers[i]);
+            const _Atomic(uint32_t) *monitor = &runtimes[i]->monitor.word;
+            while (hdi_load_acquire(monitor) != HDI_MONITOR_ASLEEP) sched_yield();
+        }
         before = usage_of_workers();
-        EXPECT_EQ(before.threads, threads);
-    } while (before.asleep != threads);
+    } while (before.threads != threads || before.asleep != threads);
     const struct timespec watch = {.tv_sec = 2};
     EXPECT_EQ(nanosleep(&watch, NULL), 0); /* the measured time itself */
     const struct usage after = usage_of_workers();
