@@ -30,6 +30,8 @@ struct params {
     unsigned cases; /* of select */
     unsigned live;  /* of timer_cycle: other timers */
     bool clock;     /* of timer_cycle: read it for each timer */
+    unsigned hogs;  /* of victim: for each worker */
+    unsigned checkpoint; /* of victim: whether its hogs call hd_checkpoint() */
     bool stats;     /* also report what the scheduler did */
 };
 extern struct params params;
@@ -66,6 +68,11 @@ void report_latencies(double *latencies, size_t count);
  * operations, to tell why a row is as it is. */
 typedef void work_fn(uint64_t n);
 void measure(double ops, work_fn *work);
+
+/* Report ns per operation of two ways to do the same, `work` as `ns` and `base` as `ns_base`: in
+ * short slices that alternate, so that what disturbs one disturbs the other. Each is the median of
+ * its slices. */
+void measure_pair(double ops, work_fn *work, work_fn *base);
 
 /* Options for params.workers workers. */
 hd_options bench_options(void);
@@ -112,5 +119,16 @@ void row_blocking(void);
 void row_timer_cycle(void);
 void row_timer_million(void);
 void row_sleep_late(void);
+void row_nursery(void);
+void row_budget_spawn(void);
+void row_budget_nursery(void);
+void row_budget_chan_pingpong(void);
+void row_budget_chan_stream(void);
+void row_victim(void);
+void row_fork_bomb_live(void);
+void row_fork_bomb_count(void);
+void row_memory_bomb(void);
+void row_chan_flood(void);
+void row_chan_flood_ops(void);
 
 #endif

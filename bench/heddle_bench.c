@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct params params = {.workers = 1, .ms = 80, .count = 1000000, .cases = 2};
+struct params params = {.workers = 1, .ms = 80, .count = 1000000, .cases = 2, .hogs = 1};
 
 static const struct {
     const char *name;
@@ -46,6 +46,17 @@ static const struct {
     {"timer_cycle", row_timer_cycle},
     {"timer_million", row_timer_million},
     {"sleep_late", row_sleep_late},
+    {"nursery", row_nursery},
+    {"budget_spawn", row_budget_spawn},
+    {"budget_nursery", row_budget_nursery},
+    {"budget_chan_pingpong", row_budget_chan_pingpong},
+    {"budget_chan_stream", row_budget_chan_stream},
+    {"victim", row_victim},
+    {"fork_bomb_live", row_fork_bomb_live},
+    {"fork_bomb_count", row_fork_bomb_count},
+    {"memory_bomb", row_memory_bomb},
+    {"chan_flood", row_chan_flood},
+    {"chan_flood_ops", row_chan_flood_ops},
 };
 
 double now_ns(void)
@@ -126,6 +137,39 @@ void measure(double ops, work_fn *work)
     }
 }
 
+#define SLICE_NS  2e6
+#define PAIRS_MAX 1000
+
+static double time_slice(double operations, work_fn *work, uint64_t n)
+{
+    const double start = now_ns();
+    work(n);
+    return (now_ns() - start) / operations;
+}
+
+void measure_pair(double ops, work_fn *work, work_fn *base)
+{
+    static double with[PAIRS_MAX], without[PAIRS_MAX];
+    const size_t pairs = params.ms / 2 < PAIRS_MAX ? params.ms / 2 + 1 : PAIRS_MAX;
+    uint64_t n = 1;
+    for (;; n *= 2) {
+        const double took = time_slice(1, work, n) + time_slice(1, base, n);
+        if (took >= SLICE_NS / 2) {
+            n = (uint64_t)((double)n * 2 * SLICE_NS / took) + 1;
+            break;
+        }
+    }
+    for (size_t i = 0; i < pairs; i++) {
+        if (i % 2 == 0) with[i] = time_slice((double)n * ops, work, n);
+        without[i] = time_slice((double)n * ops, base, n);
+        if (i % 2 != 0) with[i] = time_slice((double)n * ops, work, n);
+    }
+    qsort(with, pairs, sizeof *with, compare);
+    qsort(without, pairs, sizeof *without, compare);
+    report("ns", with[pairs / 2]);
+    report("ns_base", without[pairs / 2]);
+}
+
 hd_options bench_options(void)
 {
     hd_options options = HD_OPTIONS_INIT;
@@ -174,7 +218,8 @@ void run_task(hd_poll_fn *poll, const void *state, size_t state_bytes)
 static int usage(void)
 {
     fprintf(stderr, "usage: heddle_bench ROW [kind=fiber|task] [workers=N] [ms=N] [count=N]\n"
-                    "       [cap=N] [cases=N] [live=N] [clock=1] [stats=1]\n"
+                    "       [cap=N] [cases=N] [live=N] [clock=1] [stats=1] [hogs=N]\n"
+                    "       [checkpoint=0|1]\n"
                     "rows:");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) fprintf(stderr, " %s", rows[i].name);
     fprintf(stderr, "\n");
@@ -190,6 +235,8 @@ static bool parse(const char *arg)
     return sscanf(arg, "workers=%u", &params.workers) == 1 ||
            sscanf(arg, "ms=%u", &params.ms) == 1 || sscanf(arg, "count=%u", &params.count) == 1 ||
            sscanf(arg, "cap=%u", &params.cap) == 1 || sscanf(arg, "live=%u", &params.live) == 1 ||
+           sscanf(arg, "hogs=%u", &params.hogs) == 1 ||
+           sscanf(arg, "checkpoint=%u", &params.checkpoint) == 1 ||
            (sscanf(arg, "cases=%u", &params.cases) == 1 && params.cases > 0 &&
             params.cases <= CASES_MAX);
 }

@@ -2,7 +2,8 @@
 """What the benchmark compares, and the targets: the one list that bench/run works through.
 
 A Sample is one command: a program and its arguments. A Row compares one number of two
-samples. Rows of one group share their samples, which are interleaved round by round.
+samples, or two numbers of one sample. Rows of one group share their samples, which are
+interleaved round by round.
 """
 
 import re
@@ -26,17 +27,20 @@ class Row(NamedTuple):
     section: str
     name: str
     subject: Sample  # ours, as a rule
-    against: Sample
+    against: Optional[Sample]  # None: a figure without a comparison
     against_name: str
     metric: str = "ns"
+    against_metric: Optional[str] = None  # None: the same
     ratio_max: Optional[float] = None  # target: subject / against
     value_max: Optional[float] = None  # target: subject, in the metric's unit
+    exact: bool = False  # target: subject == against, in every round
     group: str = ""
+    slow: bool = False  # nearly a second long: few rounds
     heavy: bool = False  # seconds long: few rounds, after one that is thrown away
 
     @property
     def id(self):
-        parts = (self.section, self.name, self.against_name)
+        parts = filter(None, (self.section, self.name, self.against_name))
         return "/".join(re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)
 
 
@@ -125,9 +129,52 @@ def stream_rows(capacity, target_2=None, **others):
     ]
 
 
+def nursery_rows(workers):
+    """Open, 8 children, close: ours of both kinds against each peer."""
+    args = f"nursery workers={workers}"
+    return [
+        Row(STRUCTURE, f"nursery of 8 {label}, {workers}w", Sample("heddle", f"{args} kind={kind}"),
+            Sample(peer, args), PROGRAMS[peer][0], ratio_max=0.5, group=f"{STRUCTURE} {workers}w")
+        for kind, label in (("fiber", "fibers"), ("task", "stackless"))
+        for peer in ("go", "tokio")
+    ]
+
+
+def budget_rows(name, args):
+    """What a budget costs, against the same without one, both measured by turns in one process."""
+    ours = Sample("heddle", args)
+    return [Row("budget on against off", name, ours, ours, "off", against_metric="ns_base",
+                ratio_max=1.02, group=f"budgets {name}")]
+
+
+def victim_rows(checkpoint):
+    """How late a task runs that wants to every millisecond, beside tasks that never stop."""
+    section = f"lateness among hogs {'with' if checkpoint else 'without'} checkpoints, p99"
+    rows = []
+    for hogs in (1, 4, 64):
+        args = f"victim workers=2 hogs={hogs} checkpoint={checkpoint}"
+        name = f"{hogs} hog{'s' if hogs > 1 else ''} per worker, 2w"
+        rows += [Row(section, name, Sample("heddle", args), Sample(peer, args), PROGRAMS[peer][0],
+                     metric="ns_p99", group=f"{section} {name}", slow=True)
+                 for peer in ("go", "tokio")]
+    return rows
+
+
+def limit_rows(name, what, args, metric, stop=None):
+    """How far a bomb or a flood got, which is to be the limit, and how long its end took."""
+    ours = Sample("heddle", args)
+    rows = [Row(LIMITS, f"{name}: {what}", ours, ours, "limit", metric=metric,
+                against_metric=f"{metric}_limit", exact=True, group=f"{LIMITS} {name}", slow=True)]
+    if stop:
+        rows.append(Row(LIMITS, f"{name}: {stop}", ours, None, "", group=f"{LIMITS} {name}",
+                        slow=True))
+    return rows
+
+
 FIBER, TASK = "spawn+join, fiber", "spawn+join, stackless task"
 WAKE = "wakes"
 CHANNELS, LOCKS, TIMERS = "channels", "locks", "timers"
+STRUCTURE, LIMITS = "structure", "limits"
 
 ROWS = [
     *versus("switch", "raw switch", "switch", boost=0.5),
@@ -206,6 +253,28 @@ ROWS = [
 
     *versus("blocking calls", "one by one, 2w", "blocking workers=2", go=None, tokio=None,
             libuv=None),
+
+    *nursery_rows(1),
+    *nursery_rows(2),
+    *budget_rows("spawn+join in a nursery, 1w", "budget_spawn workers=1"),
+    *budget_rows("nursery of 8, 1w", "budget_nursery workers=1"),
+    *budget_rows("channel, rendezvous round trip, 1w", "budget_chan_pingpong workers=1"),
+    *budget_rows("channel, room for 1024, 1w", "budget_chan_stream workers=1"),
+    *victim_rows(1),
+    *victim_rows(0),
+    *limit_rows("fork bomb, live tasks", "alive at the peak", "fork_bomb_live workers=2", "count",
+                "time to end all"),
+    *limit_rows("fork bomb, spawn_count", "spawned", "fork_bomb_count workers=2", "count",
+                "time to end all"),
+    *limit_rows("memory bomb, 8 tasks", "bytes at the peak", "memory_bomb workers=2", "bytes",
+                "first refusal to end"),
+    *limit_rows("flood, room for 8192", "items at the peak", "chan_flood workers=2", "count",
+                "time to end all"),
+    Row(LIMITS, "flood, room for 8192: resident bytes", Sample("heddle", "chan_flood workers=2"),
+        Sample("heddle", "chan_flood workers=2"), "limit", metric="bytes",
+        against_metric="bytes_limit", ratio_max=1.05, group=f"{LIMITS} flood, room for 8192",
+        slow=True),
+    *limit_rows("flood, channel_ops", "items sent", "chan_flood_ops workers=2", "count"),
 
     *scale_rows("heddle", "fiber one by one", "spawn_one kind=fiber", 1.5),
     *scale_rows("heddle", "stackless one by one", "spawn_one kind=task", 1.5),

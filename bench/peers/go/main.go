@@ -22,6 +22,7 @@ const batch = 1000
 // params are the key=value arguments, with what they are if not given.
 var params = map[string]int{
 	"workers": 1, "ms": 80, "count": 1000000, "cap": 0, "cases": 2, "live": 0,
+	"hogs": 1, "checkpoint": 0,
 }
 
 // measure finds a repetition count that lasts params["ms"] and returns ns per operation,
@@ -314,11 +315,14 @@ var rows = map[string]func(){
 	"timer_million":       rowTimerMillion,
 	"sleep_late":          rowSleepLate,
 	"blocking":            rowBlocking,
+	"nursery":             rowNursery,
+	"victim":              rowVictim,
 }
 
 func usage() {
 	fmt.Fprintln(os.Stderr,
-		"usage: go_bench ROW [workers=N] [ms=N] [count=N] [cap=N] [cases=2|16] [live=N]")
+		"usage: go_bench ROW [workers=N] [ms=N] [count=N] [cap=N] [cases=2|16] [live=N]\n"+
+			"       [hogs=N] [checkpoint=0|1]")
 	os.Exit(2)
 }
 
@@ -334,7 +338,7 @@ func main() {
 		key, text, _ := strings.Cut(arg, "=")
 		value, err := strconv.Atoi(text)
 		least := 1
-		if key == "cap" || key == "live" {
+		if key == "cap" || key == "live" || key == "checkpoint" {
 			least = 0
 		}
 		if _, known := params[key]; !known || err != nil || value < least {

@@ -92,6 +92,13 @@ func sleepUntil(end time.Time, draw lcg) (late []float64) {
 	return late
 }
 
+// reportLatencies sorts them and prints their median and p99.
+func reportLatencies(ns []float64) {
+	sort.Float64s(ns)
+	report("ns", ns[len(ns)/2])
+	report("ns_p99", ns[len(ns)*99/100])
+}
+
 func rowSleepLate() {
 	const busy, sleepers = 4, 100
 	var stop atomic.Bool
@@ -113,7 +120,5 @@ func rowSleepLate() {
 		mutex.Unlock()
 	})
 	stop.Store(true)
-	sort.Float64s(all)
-	report("ns", all[len(all)/2])
-	report("ns_p99", all[len(all)*99/100])
+	reportLatencies(all)
 }

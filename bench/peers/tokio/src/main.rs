@@ -17,6 +17,7 @@ use tokio::sync::{oneshot, Notify};
 use tokio::task::{yield_now, JoinHandle};
 
 mod chan;
+mod structure;
 mod sync;
 mod timer;
 
@@ -31,6 +32,8 @@ pub struct Params {
     cap: usize,
     cases: usize,
     live: usize,
+    hogs: usize,
+    checkpoint: bool,
 }
 
 fn runtime(workers: usize) -> Runtime {
@@ -43,6 +46,13 @@ fn runtime_with_time(workers: usize) -> Runtime {
 
 fn report(key: &str, value: f64) {
     println!("{key} {value:.3}");
+}
+
+/// Return the median of the latencies and report their p99.
+fn median_and_p99(mut ns: Vec<f64>) -> f64 {
+    ns.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    report("ns_p99", ns[ns.len() * 99 / 100]);
+    ns[ns.len() / 2]
 }
 
 /// Find a repetition count that lasts `ms` and return ns per operation, where f(n)
@@ -296,11 +306,21 @@ async fn million_parked(p: Params) -> f64 {
 
 fn usage() -> ! {
     eprintln!("usage: tokio_bench ROW [workers=N] [ms=N] [count=N] [cap=N] [cases=2|16] [live=N]");
+    eprintln!("       [hogs=N] [checkpoint=0|1]");
     std::process::exit(2);
 }
 
 fn parse(args: impl Iterator<Item = String>) -> Params {
-    let mut p = Params { workers: 1, ms: 80, count: 1_000_000, cap: 1, cases: 2, live: 0 };
+    let mut p = Params {
+        workers: 1,
+        ms: 80,
+        count: 1_000_000,
+        cap: 1,
+        cases: 2,
+        live: 0,
+        hogs: 1,
+        checkpoint: false,
+    };
     for arg in args {
         match arg.split_once('=').map(|(key, text)| (key, text.parse::<usize>())) {
             Some(("workers", Ok(value))) => p.workers = value,
@@ -309,6 +329,8 @@ fn parse(args: impl Iterator<Item = String>) -> Params {
             Some(("cap", Ok(value))) if value > 0 => p.cap = value,
             Some(("cases", Ok(value))) => p.cases = value,
             Some(("live", Ok(value))) => p.live = value,
+            Some(("hogs", Ok(value))) => p.hogs = value,
+            Some(("checkpoint", Ok(value))) => p.checkpoint = value != 0,
             _ => usage(),
         }
     }
@@ -348,6 +370,8 @@ fn main() {
         "timer_cycle" => on_worker_of(runtime_with_time(p.workers), timer::cycle(p)),
         "timer_million" => on_worker_of(runtime_with_time(p.workers), timer::million(p)),
         "sleep_late" => on_worker_of(runtime_with_time(p.workers), timer::late(p)),
+        "nursery" => on_worker(p, measure(p, 1, structure::scopes)),
+        "victim" => structure::victims(p),
         _ => usage(),
     }
 }

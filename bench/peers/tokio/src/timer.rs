@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::task::yield_now;
 use tokio::time::{sleep, Sleep};
 
-use crate::{measure, report, Params, BATCH};
+use crate::{measure, median_and_p99, Params, BATCH};
 
 /// Draws the delays.
 struct Lcg(u64);
@@ -122,7 +122,5 @@ pub async fn late(p: Params) -> f64 {
         all.append(&mut sleeper.await.unwrap());
     }
     stop.store(true, Relaxed);
-    all.sort_by(|a, b| a.partial_cmp(b).unwrap());
-    report("ns_p99", all[all.len() * 99 / 100]);
-    all[all.len() / 2]
+    median_and_p99(all)
 }
