@@ -108,7 +108,8 @@ static int spawn_it(void *fn)
 
 static void run_it(void *fn)
 {
-    const hd_options options = {.size = sizeof(options), .workers = 1};
+    const hd_options defaults = HD_OPTIONS_INIT;
+    const hd_options options = rt_workers(&defaults, 1);
     (void)hd_run(spawn_it, fn, &options);
 }
 

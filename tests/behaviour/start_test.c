@@ -240,7 +240,7 @@ static int start_in_time(void *arg)
     (void)arg;
     struct attempt a = {.child = heeds};
     HD_NURSERY(n) {
-        HD_SCOPE(s, .deadline = hd_after_ms(5)) {
+        HD_SCOPE(s, .deadline = hd_after_ms(100)) {
             EXPECT_EQ(hd_start(n, heeds, &a, NULL), -ETIMEDOUT); /* why the child was cancelled */
             EXPECT_EQ(go_on(), -ETIMEDOUT);
             EXPECT_EQ(hd_start(n, heeds, &a, NULL), -ETIMEDOUT); /* as any call in it */
