@@ -90,30 +90,31 @@ static int count_families(void *arg)
 
 TEST_WORLDS(limits_above_hold_too, options) { rt_run(count_families, NULL, options); }
 
-/* Every task spawns two; none ends before one is refused. */
+/* Every task tries to spawn two, and none ends before all have tried: so exactly as many are let in
+ * as may live, and all other attempts are refused. */
 enum { BOMB_LIMIT = 100 };
 
 struct bomb {
     hd_cap cap;
-    atomic_int alive;
-    atomic_int refused;
+    atomic_int begun, refused, tried;
+    atomic_int all_tried;
 };
 
 static int explode(void *arg)
 {
     struct bomb *bomb = arg;
-    atomic_fetch_add(&bomb->alive, 1);
+    atomic_fetch_add(&bomb->begun, 1);
     HD_NURSERY(n) {
-        for (int i = 0; i < 2 && !atomic_load(&bomb->refused); i++) {
+        for (int i = 0; i < 2; i++) {
             const int err = hd_go(n, explode, bomb);
             EXPECT(err == 0 || err == -EPERM);
-            if (err) {
-                EXPECT_MISSING_OF(bomb->cap, "spawn: 100 tasks are alive, which is the limit of "
-                                             "capability %llu");
-                atomic_store(&bomb->refused, 1);
-            }
+            if (!err) continue;
+            EXPECT_MISSING_OF(bomb->cap, "spawn: 100 tasks are alive, which is the limit of "
+                                         "capability %llu");
+            atomic_fetch_add(&bomb->refused, 1);
         }
-        rt_until(&bomb->refused);
+        if (atomic_fetch_add(&bomb->tried, 1) + 1 == BOMB_LIMIT) atomic_store(&bomb->all_tried, 1);
+        rt_until(&bomb->all_tried);
     }
     return hd_nursery_result();
 }
@@ -123,13 +124,14 @@ static int set_off(void *arg)
     struct bomb *bomb = arg;
     bomb->cap = cap_of(HD_CAP_SPAWN, LIMITS(.tasks_live = BOMB_LIMIT));
     EXPECT_EQ(cap_run(HD_CAP_SPAWN, bomb->cap, explode, bomb), 0);
-    EXPECT_EQ(atomic_load(&bomb->alive), BOMB_LIMIT);
+    EXPECT_EQ(atomic_load(&bomb->begun), BOMB_LIMIT);
+    EXPECT_EQ(atomic_load(&bomb->refused), 2 * BOMB_LIMIT - (BOMB_LIMIT - 1));
     return 0;
 }
 
 TEST_WORLDS(a_fork_bomb_stops_at_the_limit, options)
 {
-    struct bomb bomb = {.alive = 0};
+    struct bomb bomb = {.begun = 0};
     rt_run(set_off, &bomb, options);
 }
 
