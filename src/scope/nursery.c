@@ -534,6 +534,15 @@ void hdi_nursery_fini(struct hdi_scope *scope)
     scope->owner = NULL; /* for the block form: it was left */
 }
 
+/* Who tells it of a cancel from outside may still be at it, though it is over. */
+static bool is_over(struct hdi_nursery *n)
+{
+    hdi_lock_take(&n->scope.base.lock);
+    const bool over = hdi_nursery_is_final((hd_nursery_state)n->state);
+    hdi_lock_give(&n->scope.base.lock);
+    return over;
+}
+
 static int *result_field(struct hd_task *owner)
 {
     return &owner->left_nursery;
@@ -544,7 +553,7 @@ static int leave(struct hdi_nursery *n)
     struct hd_task *owner = n->scope.owner;
     int result;
     if (owner->kind == HDI_TASK_POLL) {
-        HD_CHECK_MSG(hdi_nursery_is_final((hd_nursery_state)n->state),
+        HD_CHECK_MSG(is_over(n),
                      "a stackless task leaves a nursery before hd_nursery_wait_poll() was ready");
         result = result_of(n);
     } else {
