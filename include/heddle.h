@@ -15,6 +15,7 @@
 #include <heddle/nursery.h>
 #include <heddle/pubsub.h>
 #include <heddle/dispatcher.h>
+#include <heddle/fork.h>
 #include <heddle/janus.h>
 #include <heddle/runtime.h>
 #include <heddle/scope.h>

@@ -92,6 +92,7 @@ typedef struct hd_options {
 
     /* Stacks. */
     size_t stack_bytes;     /* usable bytes of a fiber's stack; default 64 KiB */
+    size_t job_stack_bytes; /* of the stacks that jobs run on (fork.h); default 1 MiB */
     hd_guard guard;
     bool report_overflow;   /* install a SIGSEGV and SIGBUS handler that names the fiber that
                              * overflowed; hd_run() always asks for it */
@@ -207,6 +208,7 @@ typedef struct hd_stats {
     uint64_t steal_attempts; /* victims probed */
     uint64_t steals;         /* probes that brought tasks */
     uint64_t stolen;         /* tasks they brought */
+    uint64_t jobs_taken;     /* jobs that another than their forker ran (fork.h) */
     uint64_t lifo_hits;      /* polls served from a LIFO slot */
     uint64_t injected;       /* tasks that went through the injection queue */
     uint64_t overflows;      /* times a full local queue spilled */

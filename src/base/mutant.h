@@ -16,6 +16,8 @@
     X(ring_narrow, "head halves wrap after a few pushes: a stale CAS succeeds")           \
     X(ring_early_tail, "a thief publishes its own tail before it copied")                \
     X(ring_full_real, "the owner tests full against real, not steal")                    \
+    X(jobs_left_open, "a fiber that leaves does not take its open jobs back")            \
+    X(jobs_end_blind, "who ends a job does not look who waits for it")                  \
     X(deque_steal_half, "a thief takes half of the deque in one CAS")                    \
     X(deque_no_seq_cst, "the owner's claim and its look at top may pass each other")     \
     X(idle_blind_clear, "a worker that finds work while parked clears its bit blindly")  \

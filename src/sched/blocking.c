@@ -81,7 +81,7 @@ int hd_blocking(hd_fn *fn, void *arg, int *result)
     options.name = "blocking";
     const struct call call = {.fn = fn, .arg = arg, .state = WAITING};
     hd_task *task;
-    int err = hdi_spawn_job(&task, run_call, &call, sizeof(call), &options, HD_SITE);
+    int err = hdi_spawn_errand(&task, run_call, &call, sizeof(call), &options, HD_SITE);
     if (!err) err = wait_for(task, &returned);
     if (!err && result) *result = returned;
     return err;

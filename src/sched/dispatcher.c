@@ -63,6 +63,7 @@ static void worker_init(struct hd_dispatcher *dispatcher, unsigned index)
     hdi_runq_init(&worker->queue, queue_shape(dispatcher));
     worker->injects = worker->queue.shape == HDI_RUNQ_NONE;
     hdi_inject_init(&worker->inbox);
+    hdi_jobs_init(worker);
     hdi_parker_init(&worker->parker);
     worker->exec.timers = &worker->timers;
     worker->exec.coarse_ns = runtime->world->now(runtime);
@@ -289,6 +290,7 @@ static void add_worker(hd_stats *stats, struct hdi_worker *worker)
     stats->steal_attempts += read_counter(&c->steal_attempts);
     stats->steals += read_counter(&c->steals);
     stats->stolen += read_counter(&c->stolen);
+    stats->jobs_taken += read_counter(&c->jobs_taken);
     stats->lifo_hits += read_counter(&c->lifo_hits);
     stats->overflows += read_counter(&c->overflows);
     stats->parks += read_counter(&c->parks);

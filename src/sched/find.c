@@ -257,6 +257,7 @@ static struct hd_task *steal_from(struct hdi_worker *worker, struct hdi_worker *
     hdi_count(&worker->counters.steal_attempts);
     unsigned moved;
     struct hd_task *task = hdi_runq_steal(&victim->queue, &worker->queue, &moved);
+    if (!task && (task = hdi_jobs_steal(worker, victim))) return task;
     if (!task && last) task = steal_lifo(victim);
     if (task) {
         hdi_count(&worker->counters.steals);
@@ -287,6 +288,7 @@ bool hdi_find_visible(struct hd_dispatcher *dispatcher)
     const unsigned count = hdi_dispatcher_places(dispatcher);
     for (unsigned i = 0; i < count; i++) {
         if (hdi_runq_count(&dispatcher->workers[i].queue) > 0) return true;
+        if (hdi_deque_count(&dispatcher->workers[i].jobs.open) > 0) return true;
     }
     return false;
 }

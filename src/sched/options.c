@@ -61,6 +61,7 @@ static const char *resolve_workers(hd_options *options)
 static void resolve_scheduling(hd_options *options)
 {
     DEFAULT(stack_bytes, 64u << 10);
+    DEFAULT(job_stack_bytes, 1u << 20);
     DEFAULT(lifo_cap, 3);
     DEFAULT(poll_budget, 128);
     DEFAULT(inject_interval_min, 8);
@@ -80,6 +81,8 @@ static const char *check(const hd_options *options)
     if ((unsigned)options->policy > HD_POLICY_PRIORITY) return "policy is none of HD_POLICY_*";
     if (options->stack_bytes < HDI_STACK_BYTES_MIN) return "stack_bytes is under 16 KiB";
     if (options->stack_bytes > HDI_STACK_BYTES_MAX) return "stack_bytes is over 1 GiB";
+    if (options->job_stack_bytes < HDI_STACK_BYTES_MIN) return "job_stack_bytes is under 16 KiB";
+    if (options->job_stack_bytes > HDI_STACK_BYTES_MAX) return "job_stack_bytes is over 1 GiB";
     if (options->inject_interval_min < 2) {
         return "inject_interval_min is 1: injected tasks could starve all others";
     }

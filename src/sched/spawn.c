@@ -287,7 +287,7 @@ static __attribute__((noinline)) void place(const struct target *target, struct 
 HDI_ALWAYS_INLINE struct hd_task *new_task(const struct target *target,
                                            enum hdi_task_kind kind, unsigned size_class,
                                            const hd_spawn_options *options,
-                                           const hd_site *site)
+                                           const hd_site *site, const struct hd_task *parent)
 {
     struct hd_task *task = hdi_likely(target->worker)
                                ? hdi_slab_take(&target->worker->tasks[size_class])
@@ -307,7 +307,7 @@ HDI_ALWAYS_INLINE struct hd_task *new_task(const struct target *target,
     task->nursery = NULL;
     task->scope = NULL;
     task->left_nursery = 0;
-    task->credit = 0;
+    task->credit = (struct hdi_credit){0, 0};
     if (hdi_unlikely(options != NULL)) {
         if (options->site) task->site = options->site;
         if ((options->name && set_name(task, options->name)) ||
@@ -317,7 +317,6 @@ HDI_ALWAYS_INLINE struct hd_task *new_task(const struct target *target,
         }
         place(target, task, options);
     }
-    const struct hd_task *parent = hdi_task_self();
     const struct hdi_extras *extras = parent ? hdi_task_extras(parent) : NULL;
     if (hdi_unlikely(extras && extras->locals) && hdi_locals_inherit(parent, task)) {
         hdi_sched_free(task);
@@ -414,7 +413,7 @@ HDI_ALWAYS_INLINE int spawn_into(struct hdi_nursery *nursery, hd_fn *fn, void *a
         err = find_target(&options, &target, nursery);
     }
     if (err) return err;
-    struct hd_task *task = new_task(&target, HDI_TASK_FIBER, 0, NULL, site);
+    struct hd_task *task = new_task(&target, HDI_TASK_FIBER, 0, NULL, site, hdi_task_self());
     if (!task) return give_up(&target, NULL, -ENOMEM);
     set_fiber(&target, task, fn, arg, 0);
     if (hdi_unlikely(start != NULL)) {
@@ -446,12 +445,48 @@ int hd_spawn_at(hd_task **handle, hd_fn *fn, void *arg, const hd_spawn_options *
     struct target target;
     const int err = find_target(options, &target, NULL);
     if (err) return err;
-    struct hd_task *task = new_task(&target, HDI_TASK_FIBER, 0, options, site);
+    struct hd_task *task = new_task(&target, HDI_TASK_FIBER, 0, options, site, hdi_task_self());
     if (!task) return give_up(&target, NULL, -ENOMEM);
     if (options && (options->flags & HD_SAVE_FP)) task->unusual |= HDI_UNUSUAL_SAVE_FP;
     set_fiber(&target, task, fn, arg, bytes);
     return submit_new(&target, task, handle);
 }
+
+/* ---- strands ---- */
+
+struct hd_task *hdi_spawn_strand(struct hdi_worker *worker, hd_fn *fn)
+{
+    const struct target target = {
+        .runtime = worker->exec.runtime,
+        .home = worker->dispatcher,
+        .worker = worker,
+    };
+    const size_t bytes = target.runtime->options.job_stack_bytes;
+    struct hdi_stack *stack = hdi_stack_take(&worker->stacks, bytes);
+    if (!stack) return NULL;
+    struct hd_task *task = new_task(&target, HDI_TASK_FIBER, 0, NULL, NULL, NULL);
+    if (!task) {
+        hdi_stack_give(&worker->stacks, stack);
+        return NULL;
+    }
+    set_fiber(&target, task, fn, NULL, bytes);
+    hdi_fiber_prepare(task, stack);
+    hdi_store_release(&task->word, hdi_word_new(false)); /* W */
+    hdi_count_visibly(&worker->counters.submitted);
+    hdi_digest_add(worker->digest, HDI_EVENT_SPAWN, task->id);
+    return task;
+}
+
+void hdi_spawn_no_strand(struct hdi_worker *worker, struct hd_task *strand)
+{
+    hdi_context_fini(&strand->fiber.context);
+    hdi_stack_give(&worker->stacks, strand->fiber.stack);
+    hdi_store_relaxed(&strand->word, 0); /* TASK-3; the slab publishes it. */
+    hdi_sched_free(strand);
+    hdi_count_visibly(&worker->counters.completed);
+}
+
+/* ---- stackless tasks ---- */
 
 static void copy_state(struct hd_task *task, const void *state, size_t bytes)
 {
@@ -470,7 +505,7 @@ static __attribute__((noinline)) struct hd_task *new_large(const struct target *
 {
     void *state = aligned_alloc(16, (state_bytes + 15) & ~(size_t)15);
     if (!state) return NULL;
-    struct hd_task *task = new_task(target, HDI_TASK_POLL, 0, options, site);
+    struct hd_task *task = new_task(target, HDI_TASK_POLL, 0, options, site, hdi_task_self());
     if (!task) {
         free(state);
         return NULL;
@@ -495,7 +530,8 @@ HDI_ALWAYS_INLINE int spawn_poll(hd_task **handle, hd_poll_fn *poll, const void 
     }
     const unsigned size_class = class_for(state_bytes);
     struct hd_task *task = hdi_likely(size_class < HDI_TASK_CLASSES)
-                               ? new_task(&target, HDI_TASK_POLL, size_class, options, site)
+                               ? new_task(&target, HDI_TASK_POLL, size_class, options, site,
+                                          hdi_task_self())
                                : new_large(&target, state_bytes, options, site);
     if (!task) return give_up(&target, NULL, -ENOMEM);
     if (free_of_charge && target.errand) task->unusual |= HDI_UNUSUAL_ERRAND;
@@ -512,7 +548,7 @@ int hd_spawn_poll_at(hd_task **handle, hd_poll_fn *poll, const void *state, size
     return spawn_poll(handle, poll, state, state_bytes, options, site, false);
 }
 
-int hdi_spawn_job(hd_task **handle, hd_poll_fn *poll, const void *state, size_t state_bytes,
+int hdi_spawn_errand(hd_task **handle, hd_poll_fn *poll, const void *state, size_t state_bytes,
                   const hd_spawn_options *options, const hd_site *site)
 {
     return spawn_poll(handle, poll, state, state_bytes, options, site, true);

@@ -100,7 +100,7 @@ static __attribute__((noinline)) void leave_unusual(struct hd_task *task)
 }
 
 /* In the place of a fiber that left: the one that was switched to is only visited. */
-static struct hd_task visitor = {.unusual = HDI_UNUSUAL_VISITOR};
+static struct hd_task visitor = {.unusual = UINT8_MAX};
 
 /* On the stack of a visited fiber. Returns when it is resumed for good. Apart, so that the
  * switch in it does not cost hdi_sched_settle() all registers. */
@@ -158,6 +158,7 @@ void hdi_worker_run_inline(struct hdi_worker *worker, struct hd_task *task)
     struct hdi_exec *exec = &worker->exec;
     struct hd_task *caller = exec->current;
     HDI_ASSERT(!worker->handed);
+    if (caller->unusual & HDI_UNUSUAL_JOBS) hdi_sched_take_back(exec);
     task->next = caller;
     task->unusual |= HDI_UNUSUAL_INLINE;
     worker->handed = task;
@@ -497,6 +498,7 @@ static bool sees_work(struct hdi_worker *worker)
 static void sleep_until_claimed(struct hdi_worker *worker, bool all_parked)
 {
     struct hd_dispatcher *dispatcher = worker->dispatcher;
+    hdi_jobs_ask_all(worker);
     const bool look_again = !HDI_MUTANT(idle_no_recheck) && sees_work(worker);
     bool woken = false;
     if (!look_again && !hdi_load_acquire(&dispatcher->stopping) && !closes(dispatcher)) {
@@ -568,11 +570,13 @@ void hdi_worker_enter(struct hdi_worker *worker)
 {
     hdi_context_init_thread(&worker->exec.context);
     hdi_thread_set_self(worker);
+    hdi_jobs_enter(worker);
 }
 
 void hdi_worker_leave(struct hdi_worker *worker)
 {
     (void)worker;
+    hdi_jobs_enter(NULL);
     hdi_thread_set_self(NULL);
 }
 

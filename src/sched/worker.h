@@ -16,7 +16,7 @@
  *   4. the LIFO slot again, if the cap held it back and the queue is empty
  *   5. the inbox, where tasks are that only this worker may run; the injection queue: a
  *      fair share goes to the local queue, where thieves see it
- *   6. search: steal from others, a bounded scan from a random start, and the injection
+ *   6. search: steal tasks or jobs from others, a bounded scan from a random start, and the injection
  *      queue, for some rounds; on the last round also LIFO slots of stuck workers
  *   7. park
  *
@@ -42,6 +42,7 @@
 #include "os/slab.h"
 #include "os/thread.h"
 #include "sched/inject.h"
+#include "sched/jobs.h"
 #include "sched/lifo.h"
 #include "sched/park.h"
 #include "sched/runq.h"
@@ -66,6 +67,7 @@ struct hdi_counters {
     _Atomic(uint64_t) steal_attempts;
     _Atomic(uint64_t) steals;
     _Atomic(uint64_t) stolen;
+    _Atomic(uint64_t) jobs_taken;
     _Atomic(uint64_t) lifo_hits;
     _Atomic(uint64_t) overflows;
     _Atomic(uint64_t) parks;
@@ -155,6 +157,7 @@ struct hdi_worker {
     alignas(HDI_CACHE_LINE) struct hdi_lifo lifo;   /* thieves too */
     struct hdi_runq queue;                          /* thieves too */
     struct hdi_inject inbox;                        /* any thread: HD_PINNED tasks */
+    struct hdi_jobs jobs;                           /* thieves too */
     alignas(HDI_CACHE_LINE) struct hdi_parker parker; /* any thread unparks */
     alignas(HDI_CACHE_LINE) struct hdi_counters counters;
 };

@@ -120,6 +120,7 @@ static bool turn(struct hd_runtime *runtime, struct hdi_worker *worker)
     }
     hdi_worker_leave(worker);
     hdi_thread_set_self(outer);
+    hdi_jobs_enter(outer);
     return task != NULL;
 }
 
@@ -240,6 +241,7 @@ static void report_deadlock(struct hd_runtime *runtime)
     hdi_deadlock_report(worker);
     hdi_worker_leave(worker);
     hdi_thread_set_self(outer);
+    hdi_jobs_enter(outer);
 }
 
 static int sim_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t expected,

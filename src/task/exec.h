@@ -96,6 +96,13 @@ void hdi_sched_settle(struct hdi_exec *exec);
 /* Part of the above: a ready task gives way to others. */
 void hdi_sched_give_way(struct hdi_exec *exec, struct hd_task *task);
 
+/* The running fiber is about to leave: jobs that nobody has taken yet are its own again
+ * (sched/jobs.c). */
+void hdi_sched_take_back(struct hdi_exec *exec);
+
+/* Whose cancels concern the task: itself; if it runs a job, the task that began it all. */
+struct hd_task *hdi_sched_origin(struct hd_task *task);
+
 /* End the running fiber, whose result is in the task. Context: fiber. */
 noreturn void hdi_sched_exit(struct hdi_exec *exec);
 

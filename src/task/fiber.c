@@ -44,6 +44,7 @@ void hdi_fiber_prepare(struct hd_task *task, struct hdi_stack *stack)
 void hdi_fiber_leave_unusual(struct hdi_exec *exec, struct hd_task *task)
 {
     if (task->unusual & HDI_UNUSUAL_HOLDS) hdi_hold_fail(task);
+    if (task->unusual & HDI_UNUSUAL_JOBS) hdi_sched_take_back(exec);
     if (task->unusual & HDI_UNUSUAL_SAVE_FP) exec->left_fp = &hdi_task_extras(task)->fp;
 }
 

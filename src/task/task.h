@@ -31,6 +31,7 @@
 
 struct hdi_account;
 struct hdi_nursery;
+struct hdi_pool;
 struct hdi_scope;
 struct hdi_start;
 
@@ -57,11 +58,19 @@ enum hdi_task_kind {
 #define HDI_UNUSUAL_PINNED     2u /* always on the same worker */
 #define HDI_UNUSUAL_UNCONFINED 4u /* on whatever worker wakes it */
 #define HDI_UNUSUAL_INLINE     8u /* runs in the place of the fiber in `next` */
-#define HDI_UNUSUAL_VISITOR    16u /* no task at all: sched/worker.c */
+#define HDI_UNUSUAL_JOBS       16u /* fiber: others may take jobs of it (sched/jobs.h) */
 #define HDI_UNUSUAL_SAVE_FP    32u /* fiber: has its own FP control words */
 #define HDI_UNUSUAL_HOLDS      64u /* fiber: `holds` is not 0 */
 #define HDI_UNUSUAL_ERRAND     128u /* stackless: runs for a task that is confined, in its place,
                                      * and may do nothing that needs a right */
+
+/* What a METERED task has drawn of its budget and may use up, by kinds of calls, so that each looks
+ * at one number. 0 or less: nothing. In the header, because a call that takes a lock waits for what
+ * it reads on the way there. */
+struct hdi_credit {
+    int16_t ops;     /* of any call but those: one op each */
+    int16_t channel; /* sends and receives: a channel_op and an op each */
+};
 
 struct hd_task {
     _Atomic(uint64_t) word;
@@ -96,14 +105,17 @@ struct hd_task {
     _Atomic(struct hdi_extras *) extras;
 
     struct hdi_nursery *nursery; /* constant: the one it is a child of; NULL: none */
-    struct hdi_list sibling;     /* that one's lock: its place there */
+    union {
+        struct hdi_list sibling; /* that one's lock: its place there */
+        struct hd_task *origin;  /* constant: strand, which is no child (sched/jobs.h) */
+    };
     struct hdi_scope *scope;     /* the innermost it has entered; NULL: none. It writes, with
                                   * `scopes` held */
 
     union {
         struct { /* how both of the others begin; its own */
             int left_nursery; /* the result of the nursery it left last */
-            uint32_t credit;  /* what it has drawn of its budget, and may use up: below */
+            struct hdi_credit credit;
         };
         struct {
             uint64_t common_;
@@ -169,20 +181,20 @@ struct hdi_extras *hdi_task_need_extras(struct hd_task *task);
 
 /* ---- credit: how most calls of a METERED task are paid for ---- */
 
-/* Ops in the lower half, channel_ops in the upper; the top bit of each half is 0. In the header,
- * because a call that takes a lock waits for what it reads on the way there. */
-#define HDI_CREDIT_CHANNEL (UINT32_C(1) << 16)
-#define HDI_CREDIT_MAX     INT16_MAX /* of each half */
-#define HDI_CREDIT_OVER    (UINT32_C(1) << 31 | UINT32_C(1) << 15)
+#define HDI_CREDIT_MAX INT16_MAX /* of each kind */
 
-/* Pay so much, up to HDI_CREDIT_MAX ops, or one and a channel_op, out of what was drawn before.
- * Returns false if that does not suffice, or the word asks for more attention than that. Context:
- * the running task. */
-static inline bool hdi_credit_pay(struct hd_task *task, uint64_t word, uint32_t cost)
+/* Whether the word asks for no more attention than a payment. */
+static inline bool hdi_only_pays(uint64_t word)
 {
-    const uint32_t left = task->credit - cost;
-    if ((left & HDI_CREDIT_OVER) || (word & HDI_ATTENTION) != HDI_METERED) return false;
-    task->credit = left;
+    return (word & HDI_ATTENTION) == HDI_METERED;
+}
+
+/* Pay so many ops out of what was drawn before. Returns false if that does not suffice. Context:
+ * the running task. */
+static inline bool hdi_credit_pay(struct hd_task *task, unsigned ops)
+{
+    if ((int64_t)ops > task->credit.ops) return false;
+    task->credit.ops = (int16_t)(task->credit.ops - (int)ops);
     return true;
 }
 
@@ -201,15 +213,22 @@ enum hdi_cost {
  * on: what hdi_scope_code() says, -EDQUOT. Context: the running task. */
 int hdi_scope_attend(struct hd_task *task, enum hdi_cost cost, bool now);
 
+static inline bool hdi_needs_attention(struct hd_task *task)
+{
+    return hdi_load_relaxed(&task->word) & HDI_ATTENTION; /* What is missed is seen next time. */
+}
+
 /* The first thing in a call, which for most tasks is nothing, and for most others a payment out of
  * their credit. As above. */
 static inline int hdi_attend(struct hd_task *task, enum hdi_cost cost, bool now)
 {
     const uint64_t word = hdi_load_relaxed(&task->word); /* What is missed is seen next time. */
     if (hdi_likely(!(word & HDI_ATTENTION))) return 0;
-    const uint32_t credit = cost == HDI_COST_CHANNEL ? HDI_CREDIT_CHANNEL + 1 : 1;
-    const bool sliced = cost == HDI_COST_CALL || cost == HDI_COST_CHANNEL;
-    if (sliced && hdi_credit_pay(task, word, credit)) return 0;
+    if (cost == HDI_COST_CALL && hdi_only_pays(word) && hdi_credit_pay(task, 1)) return 0;
+    if (cost == HDI_COST_CHANNEL && hdi_only_pays(word) && task->credit.channel > 0) {
+        task->credit.channel--;
+        return 0;
+    }
     return hdi_scope_attend(task, cost, now);
 }
 
@@ -285,7 +304,7 @@ void hdi_sched_guest_leave(struct hd_runtime *runtime);
 void hdi_sched_free(struct hd_task *task);
 
 /* hd_spawn_poll_at() for the library itself: neither paid for, nor in need of a right. */
-int hdi_spawn_job(hd_task **handle, hd_poll_fn *poll, const void *state, size_t state_bytes,
+int hdi_spawn_errand(hd_task **handle, hd_poll_fn *poll, const void *state, size_t state_bytes,
                   const hd_spawn_options *options, const hd_site *site);
 
 /* hd_go_at() with a handle, and with somebody who waits for it to be ready (scope/start.c). */

@@ -68,7 +68,7 @@ void hd_cancel(hd_task *handle)
 bool hd_cancelled(void)
 {
     struct hd_task *task = hdi_task_self();
-    return task && hdi_word_cancelled(hdi_load_acquire(&task->word));
+    return task && hdi_word_cancelled(hdi_load_acquire(&hdi_sched_origin(task)->word));
 }
 
 int hd_shield(void)

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+#include "sched/jobs.h"
+
+#include "base/check.h"
+#include "base/mutant.h"
+#include "sched/find.h"
+#include "sched/runtime.h"
+#include "task/state.h"
+#include "wait/wait.h"
+
+/* hd_job.open_ */
+enum {
+    PRIVATE,
+    OPEN,
+    TAKEN, /* and never was in a deque */
+};
+
+/* hd_job.end_: 0, a struct hdi_waiter, or */
+#define ENDED ((uintptr_t)1)
+
+static const uint32_t never = 0;
+__thread const uint32_t *hd_work_wanted_ = &never;
+
+static _Atomic(uintptr_t) *end_of(hd_job *job)
+{
+    return (_Atomic(uintptr_t) *)&job->end_;
+}
+
+void hdi_jobs_init(struct hdi_worker *worker)
+{
+    const bool sim = worker->exec.runtime->world->kind == HD_WORLD_SIM;
+    hdi_store_relaxed(&worker->jobs.wanted, sim || HDI_MODEL); /* Nobody else knows it yet. */
+    hdi_deque_init(&worker->jobs.open);
+}
+
+void hdi_jobs_enter(struct hdi_worker *worker)
+{
+    hd_work_wanted_ = worker ? (const uint32_t *)&worker->jobs.wanted : &never;
+}
+
+/* ---- strands ---- */
+
+static int run_taken(void *arg)
+{
+    hd_job *job = arg;
+    job->run_(job);
+    struct hd_task *ready = NULL;
+    uintptr_t waiter;
+    if (HDI_MUTANT(jobs_end_blind)) {
+        waiter = hdi_load_acquire(end_of(job));
+        hdi_store_release(end_of(job), ENDED);
+    } else {
+        waiter = hdi_exchange_acq_rel(end_of(job), ENDED); /* E; JOBS-4 */
+    }
+    if (waiter) (void)hdi_waiter_decide_one((struct hdi_waiter *)waiter, 0, &ready);
+    if (ready) hdi_sched_submit(ready);
+    return 0;
+}
+
+struct hd_task *hdi_sched_origin(struct hd_task *task)
+{
+    const bool strand = task->kind == HDI_TASK_FIBER && task->fiber.fn == run_taken;
+    return strand ? task->origin : task;
+}
+
+/* From now on others can run it. Context: the forker, before anyone else knows. */
+static void prepare(hd_job *job, struct hd_task *task, uint32_t open)
+{
+    job->open_ = open;
+    job->origin_ = hdi_sched_origin(task);
+    hdi_store_relaxed(end_of(job), 0); /* P */
+}
+
+static void give_to(struct hd_task *strand, hd_job *job)
+{
+    strand->fiber.arg = job;
+    strand->origin = job->origin_;
+    strand->site = strand->origin->site;
+}
+
+/* Have it run by a strand of its own, at once. Returns false if memory is short. */
+static bool give_away(struct hdi_worker *worker, hd_job *job)
+{
+    struct hd_task *strand = hdi_spawn_strand(worker, run_taken);
+    if (!strand) return false;
+    prepare(job, worker->exec.current, TAKEN);
+    give_to(strand, job);
+    hdi_sched_submit(strand);
+    return true;
+}
+
+/* ---- laying open ---- */
+
+/* Whether others may run what the caller forks. */
+static bool may_share(struct hdi_worker *worker)
+{
+    struct hd_task *task = worker ? worker->exec.current : NULL;
+    if (!task || task->kind != HDI_TASK_FIBER || worker->exec.calls_out > 0) return false;
+    return !hdi_scope_confines(hdi_sched_origin(task));
+}
+
+/* Half of the private ones, the oldest, as many as there is room for. */
+static unsigned lay_open(struct hdi_worker *worker, hd_job *newest)
+{
+    enum { BATCH = 32 };
+    hd_job *batch[BATCH];
+    unsigned count = 0, taken = 0;
+    for (const hd_job *job = newest; job && job->open_ == PRIVATE; job = job->older_) count++;
+    const unsigned room = (unsigned)HDI_DEQUE_CAP - hdi_deque_count(&worker->jobs.open);
+    unsigned most = (count + 1) / 2;
+    if (most > room) most = room;
+    if (most > BATCH) most = BATCH;
+    for (; count > most; count--) newest = newest->older_;
+    for (; taken < most; newest = newest->older_) batch[taken++] = newest;
+    for (unsigned i = taken; i-- > 0;) { /* JOBS-1 */
+        prepare(batch[i], worker->exec.current, OPEN);
+        HD_CHECK(hdi_deque_push(&worker->jobs.open, batch[i])); /* P */
+    }
+    return taken;
+}
+
+/* In sim the seed decides, at each fork, whether another is faster than the join. */
+static void draw(struct hdi_worker *worker, hd_job *job)
+{
+    if (hdi_prng_below(&worker->exec.runtime->sim.prng, 4) == 0) (void)give_away(worker, job);
+}
+
+void hd_fork_wanted_(hd_job *newest)
+{
+    struct hdi_worker *worker = hdi_worker_self();
+    if (!may_share(worker)) return;
+    struct hd_task *task = worker->exec.current;
+    if (worker->exec.runtime->world->kind == HD_WORLD_SIM) {
+        draw(worker, newest);
+    } else {
+        hdi_store_seq_cst(&worker->jobs.wanted, 0); /* H */
+        if (lay_open(worker, newest) > 0) {
+            task->unusual |= HDI_UNUSUAL_JOBS;
+            worker->exec.runtime->world->notify(worker->dispatcher);
+        }
+    }
+    (void)hdi_attend(task, HDI_COST_CALL, false); /* It may be asked to give way. */
+}
+
+void hdi_sched_take_back(struct hdi_exec *exec)
+{
+    struct hdi_worker *worker = (struct hdi_worker *)exec;
+    exec->current->unusual &= (uint8_t)~HDI_UNUSUAL_JOBS;
+    if (HDI_MUTANT(jobs_left_open)) return;
+    for (hd_job *job; (job = hdi_deque_pop(&worker->jobs.open));) job->open_ = PRIVATE;
+}
+
+/* ---- joining ---- */
+
+static const struct hdi_op op_end = {.what = "join job"};
+
+static void wait_for_end(struct hd_task *task, hd_job *job)
+{
+    hd_case c = {.object = job};
+    hdi_case_node(&c)->op = &op_end;
+    struct hdi_waiter waiter = {
+        .kind = HDI_WAITER_FIBER,
+        .phase = task->phase,
+        .task = task,
+        .cases = &c,
+        .count = 1,
+    };
+    uintptr_t none = 0;
+    if (!hdi_cas_acq_rel(end_of(job), &none, (uintptr_t)&waiter)) return; /* E */
+    (void)hdi_waiter_sleep_fiber(&waiter, false);
+}
+
+bool hd_join_open_(hd_job *job)
+{
+    struct hdi_worker *worker = hdi_worker_self();
+    if (job->open_ == OPEN) {
+        const hd_job *newest = hdi_deque_pop(&worker->jobs.open);
+        HDI_ASSERT(!newest || newest == job || HDI_MUTANT(jobs_left_open)); /* JOBS-3 */
+        if (newest) return true;
+    }
+    wait_for_end(worker->exec.current, job);
+    return false;
+}
+
+void hd_join_disordered_(void)
+{
+    hdi_fail(__FILE__, __LINE__, "a job is joined before a newer one: join the newest first");
+}
+
+/* ---- the beginning ---- */
+
+static int run_root(void *arg)
+{
+    hd_job *job = arg;
+    job->run_(job);
+    return 0;
+}
+
+/* The job is on the caller's stack: a cancel must not end this. */
+static void join_shielded(hd_task *task)
+{
+    const bool shielded = hdi_task_self() && hd_shield() == 0;
+    const int err = hd_join(task, NULL);
+    if (shielded) hd_unshield();
+    HD_CHECK_MSG(err == 0, "HD_RUN_JOB() cannot wait for its job, which would use its stack");
+}
+
+/* As a task of that runtime, for somebody outside it. Returns false if there can be none. */
+static bool run_as_task(struct hd_runtime *runtime, hd_job *job)
+{
+    hd_spawn_options options = HD_SPAWN_OPTIONS_INIT;
+    options.runtime = runtime;
+    options.stack_bytes = runtime->options.job_stack_bytes;
+    hd_task *task;
+    if (hd_spawn_with(&task, run_root, job, &options) != 0) return false;
+    join_shielded(task);
+    return true;
+}
+
+void hd_job_run_(hd_runtime *runtime, hd_job *job, void (*run)(hd_job *job))
+{
+    struct hdi_worker *worker = hdi_worker_self();
+    job->run_ = run;
+    job->older_ = NULL;
+    job->open_ = PRIVATE;
+    const bool inside = worker && (!runtime || runtime == worker->exec.runtime);
+    const struct hd_task *task = hdi_task_self();
+    const bool stackless = task && task->kind != HDI_TASK_FIBER;
+    if (runtime && !inside && !stackless && run_as_task(runtime, job)) return;
+    const bool shares = inside && may_share(worker);
+    const bool small = shares && worker->exec.current->fiber.stack->bytes <
+                                     worker->exec.runtime->options.job_stack_bytes;
+    if (small && give_away(worker, job)) {
+        wait_for_end(worker->exec.current, job);
+    } else {
+        run(job);
+    }
+}
+
+/* ---- stealing ---- */
+
+static void ask(struct hdi_worker *victim)
+{
+    _Atomic(uint32_t) *wanted = &victim->jobs.wanted;
+    if (!hdi_load_seq_cst(wanted)) hdi_store_seq_cst(wanted, 1); /* H */
+}
+
+void hdi_jobs_ask_all(struct hdi_worker *worker)
+{
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
+    const unsigned count = hdi_dispatcher_places(dispatcher);
+    for (unsigned i = 0; i < count; i++) {
+        if (i != worker->index) ask(&dispatcher->workers[i]);
+    }
+}
+
+struct hd_task *hdi_jobs_steal(struct hdi_worker *worker, struct hdi_worker *victim)
+{
+    struct hdi_deque *open = &victim->jobs.open;
+    hd_job *job = NULL;
+    if (hdi_deque_count(open) > 0) {
+        struct hd_task *strand = hdi_spawn_strand(worker, run_taken);
+        if (!strand) return NULL;
+        job = hdi_deque_steal(open); /* P */
+        if (job) {
+            give_to(strand, job);
+            hdi_count(&worker->counters.jobs_taken);
+            if (hdi_deque_count(open) == 0) ask(victim);
+            return strand;
+        }
+        hdi_spawn_no_strand(worker, strand);
+    }
+    ask(victim);
+    return NULL;
+}
