@@ -179,8 +179,9 @@ static inline __attribute__((always_inline)) void hd_fork_(hd_job *job, void (*r
 static inline __attribute__((always_inline)) bool hd_join_(hd_job *job, hd_job **jobs)
 {
     if (__builtin_expect(*jobs != job, 0)) hd_join_disordered_();
+    const bool mine = __builtin_expect(!job->open_, 1) || hd_join_open_(job);
     *jobs = job->older_;
-    return __builtin_expect(!job->open_, 1) || hd_join_open_(job);
+    return mine;
 }
 
 #define HD_SYNC_BY_(object, call)                                                         \

@@ -28,7 +28,7 @@
  *            `wanted`, pushes, and looks who sleeps: sequentially consistent. Whoever was too late
  *            to be woken has left `wanted` set. Nothing but speed depends on it.
  *
- * Rejected, with figures: docs/design/0011-fork-join.md.
+ * Rejected, with figures: docs/design/0010-fork-join.md.
  */
 #ifndef HDI_SCHED_JOBS_H
 #define HDI_SCHED_JOBS_H
