@@ -25,7 +25,8 @@ struct params {
     unsigned workers;
     bool stackless; /* kind=task rather than kind=fiber */
     unsigned ms;    /* how long the measured part lasts */
-    unsigned count; /* of the million rows */
+    unsigned count; /* of the million rows, of parallel_for and sort */
+    unsigned n;     /* of fib and nqueens */
     unsigned cap;   /* of chan_stream: the channel's capacity */
     unsigned cases; /* of select */
     unsigned live;  /* of timer_cycle: other timers */
@@ -87,6 +88,9 @@ void together(unsigned count, part_fn *part);
 
 /* Spawn a stackless task from a fiber and wait for it: how fibers measure what tasks do. */
 void run_task(hd_poll_fn *poll, const void *state, size_t state_bytes);
+
+/* Run a row of fork_rows.h; false if there is none of this name. */
+bool run_fork_row(const char *name);
 
 /* The rows; bench/README.md says what each does. */
 void row_switch(void);

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct params params = {.workers = 1, .ms = 80, .count = 1000000, .cases = 2, .hogs = 1};
+struct params params = {.workers = 1, .ms = 80, .count = 1000000, .n = 12, .cases = 2, .hogs = 1};
 
 static const struct {
     const char *name;
@@ -219,8 +219,8 @@ static int usage(void)
 {
     fprintf(stderr, "usage: heddle_bench ROW [kind=fiber|task] [workers=N] [ms=N] [count=N]\n"
                     "       [cap=N] [cases=N] [live=N] [clock=1] [stats=1] [hogs=N]\n"
-                    "       [checkpoint=0|1]\n"
-                    "rows:");
+                    "       [checkpoint=0|1] [n=N]\n"
+                    "rows: those of fork_rows.h and");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) fprintf(stderr, " %s", rows[i].name);
     fprintf(stderr, "\n");
     return 2;
@@ -235,7 +235,7 @@ static bool parse(const char *arg)
     return sscanf(arg, "workers=%u", &params.workers) == 1 ||
            sscanf(arg, "ms=%u", &params.ms) == 1 || sscanf(arg, "count=%u", &params.count) == 1 ||
            sscanf(arg, "cap=%u", &params.cap) == 1 || sscanf(arg, "live=%u", &params.live) == 1 ||
-           sscanf(arg, "hogs=%u", &params.hogs) == 1 ||
+           sscanf(arg, "n=%u", &params.n) == 1 || sscanf(arg, "hogs=%u", &params.hogs) == 1 ||
            sscanf(arg, "checkpoint=%u", &params.checkpoint) == 1 ||
            (sscanf(arg, "cases=%u", &params.cases) == 1 && params.cases > 0 &&
             params.cases <= CASES_MAX);
@@ -252,5 +252,5 @@ int main(int argc, char **argv)
             return 0;
         }
     }
-    return usage();
+    return run_fork_row(argv[1]) ? 0 : usage();
 }

@@ -15,7 +15,12 @@ PROGRAMS = {  # side: (name in the table, path below build/)
     "tokio": ("Tokio", "bench-peers/tokio_bench"),
     "boost": ("Boost", "bench-peers/boost_bench"),
     "libuv": ("libuv", "bench-peers/libuv_bench"),
+    "serial": ("serial C", "bench-peers/serial_bench"),
+    "tbb": ("oneTBB", "bench-peers/tbb_bench"),
+    "openmp": ("OpenMP", "bench-peers/openmp_bench"),
+    "rayon": ("rayon", "bench-peers/rayon_bench"),
 }
+FORK_PEERS = ("serial", "tbb", "openmp", "rayon")  # of the fork-join rows
 
 
 class Sample(NamedTuple):
@@ -171,10 +176,33 @@ def limit_rows(name, what, args, metric, stop=None):
     return rows
 
 
+def fork_rows(name, args, peers=FORK_PEERS, slow=(), targets_1=None, targets_2=None,
+              two_to_one=None):
+    """Ours against each peer, with one worker and with two; then our two against our one. The peers
+    in `slow` have a group of their own, with fewer rounds."""
+    def shared(is_slow):
+        return dict(group=f"{FORK} {name}{' slow' if is_slow else ''}", slow=is_slow)
+
+    rows = []
+    for workers, targets in ((1, targets_1 or {}), (2, targets_2 or {})):
+        sized = f"{args} workers={workers}"
+        rows += [Row(FORK, f"{name}, {workers}w", Sample("heddle", sized),
+                     Sample(peer, args if peer == "serial" else sized), PROGRAMS[peer][0],
+                     ratio_max=targets.get(peer), **shared(peer in slow))
+                 for peer in peers]
+    one, two = (Sample("heddle", f"{args} workers={workers}") for workers in (1, 2))
+    rows.append(Row(FORK, f"{name}, 2w", two, one, "1 worker", ratio_max=two_to_one,
+                    **shared("serial" in slow)))
+    return sorted(rows, key=lambda row: row.slow)
+
+
 FIBER, TASK = "spawn+join, fiber", "spawn+join, stackless task"
 WAKE = "wakes"
 CHANNELS, LOCKS, TIMERS = "channels", "locks", "timers"
 STRUCTURE, LIMITS = "structure", "limits"
+FORK = "fork-join"
+TASKS = ("tbb", "openmp")  # seconds, where others take fractions of one
+FASTER_BY_1_8 = 0.555
 
 ROWS = [
     *versus("switch", "raw switch", "switch", boost=0.5),
@@ -262,9 +290,9 @@ ROWS = [
     *budget_rows("channel, room for 1024, 1w", "budget_chan_stream workers=1"),
     *victim_rows(1),
     *victim_rows(0),
-    *limit_rows("fork bomb, live tasks", "alive at the peak", "fork_bomb_live workers=2", "count",
+    *limit_rows("task bomb, live tasks", "alive at the peak", "fork_bomb_live workers=2", "count",
                 "time to end all"),
-    *limit_rows("fork bomb, spawn_count", "spawned", "fork_bomb_count workers=2", "count",
+    *limit_rows("task bomb, spawn_count", "spawned", "fork_bomb_count workers=2", "count",
                 "time to end all"),
     *limit_rows("memory bomb, 8 tasks", "bytes at the peak", "memory_bomb workers=2", "bytes",
                 "first refusal to end"),
@@ -275,6 +303,35 @@ ROWS = [
         against_metric="bytes_limit", ratio_max=1.05, group=f"{LIMITS} flood, room for 8192",
         slow=True),
     *limit_rows("flood, channel_ops", "items sent", "chan_flood_ops workers=2", "count"),
+
+    Row(FORK, "fork+join of an empty job, 1w", Sample("heddle", "fork_empty workers=1"),
+        Sample("serial", "fork_empty"), "a call", value_max=2.5,
+        group=f"{FORK} fork+join of an empty job, 1w"),
+    *versus(FORK, "fork+join of an empty job, 1w", "fork_empty workers=1", tbb=None, openmp=None,
+            rayon=None),
+    *versus(FORK, "fork+join of an empty job, 2w", "fork_empty workers=2", tbb=None, openmp=None,
+            rayon=None),
+    *fork_rows("fib(35)", "fib n=35", slow=TASKS, two_to_one=FASTER_BY_1_8,
+               targets_1=dict(serial=1.25, tbb=0.05, rayon=0.4)),
+    Row(FORK, "fib(35), 1w", Sample("heddle", "fib n=35 workers=1"),
+        Sample("serial", "fib_loop n=35"), "half calls", group=f"{FORK} fib(35)"),
+    *fork_rows("fib(40)", "fib n=40", peers=("serial",), slow=("serial",)),
+    *fork_rows("integrate", "integrate", slow=TASKS, two_to_one=FASTER_BY_1_8),
+    *fork_rows("nqueens(12)", "nqueens n=12", two_to_one=FASTER_BY_1_8),
+    *fork_rows("nqueens(13)", "nqueens n=13", peers=("serial", "rayon"), slow=FORK_PEERS,
+               two_to_one=FASTER_BY_1_8),
+    *fork_rows("matmul", "matmul"),
+    *fork_rows("skynet, a million leaves", "skynet", targets_1=dict(rayon=0.2),
+               targets_2=dict(rayon=0.2)),
+    Row(FORK, "skynet, a million leaves, 2w", Sample("heddle", "skynet workers=2"),
+        Sample("rayon", "skynet workers=2"), "par_iter", against_metric="ns_iter",
+        group=f"{FORK} skynet, a million leaves"),
+    *fork_rows("unbalanced tree", "uts", slow=FORK_PEERS),
+    *fork_rows("sort of 10 million", "sort count=10000000", slow=FORK_PEERS,
+               targets_1=dict(tbb=1.0), targets_2=dict(tbb=1.0)),
+    *fork_rows("empty loop over a million", "parallel_for count=1000000"),
+    *fork_rows("empty loop over 1", "parallel_for count=1"),
+    *fork_rows("empty loop over 16", "parallel_for count=16"),
 
     *scale_rows("heddle", "fiber one by one", "spawn_one kind=fiber", 1.5),
     *scale_rows("heddle", "stackless one by one", "spawn_one kind=task", 1.5),

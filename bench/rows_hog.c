@@ -66,7 +66,8 @@ static void thread_sleep_until(hd_runtime *runtime, int64_t deadline)
 /* This thread, which is no worker, ends it: hogs may have stopped all of those. */
 void row_victim(void)
 {
-    const hd_options options = bench_options();
+    hd_options options = bench_options();
+    options.stall_ns = 20 * HD_MS_NS; /* the default, but with one worker */
     const unsigned hogs = params.hogs * params.workers;
     hd_spawn_options spawn = HD_SPAWN_OPTIONS_INIT;
     hd_task **handles = malloc((hogs + 1) * sizeof *handles);

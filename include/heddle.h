@@ -17,9 +17,11 @@
 #include <heddle/dispatcher.h>
 #include <heddle/fork.h>
 #include <heddle/janus.h>
+#include <heddle/parallel.h>
 #include <heddle/runtime.h>
 #include <heddle/scope.h>
 #include <heddle/select.h>
+#include <heddle/sort.h>
 #include <heddle/supervise.h>
 #include <heddle/sync.h>
 #include <heddle/task.h>

@@ -16,7 +16,9 @@
  * Every call into the library by such a task that may wait or spawn costs one op, and what else it
  * does: a spawn one spawn_count, a send or receive one channel_ops, a blocking call or I/O one
  * syscalls, hd_alloc() its bytes of memory until hd_free(). hd_checkpoint() costs the ops it is
- * told. What looks or gives back costs nothing. spawn_count, memory and syscalls end exactly at the
+ * told. hd_chan_send_many() and hd_chan_recv_many() cost one channel_ops for each item, and one if
+ * they look once more and find none; they stop when there are no more. What looks or gives back
+ * costs nothing. spawn_count, memory and syscalls end exactly at the
  * limit. Ops and channel_ops are drawn in slices of at most 1024, less when the pool gets low: one
  * task can use all there is, but of several each may hold a few that another lacks.
  *
@@ -118,7 +120,9 @@ typedef struct hd_budget_info {
 HD_API HD_MUST_USE int hd_budget_look(hd_nursery *nursery, hd_budget_info *info);
 
 /* Add to the pool of a nursery, all of it or nothing; who waits for it goes on. What it does not
- * count is passed over.
+ * count is passed over. Who has the nursery's address may do so: also a task of it, for its own
+ * pool, unless capabilities (cap.h) keep it from that. A pool that must not grow is inside one that
+ * has no more, or its tasks are without the right to recharge.
  * Context: any thread, before it is left.  Switches: no.  Allocates: no.
  * Returns: 0, -ENOENT, -EINVAL (a negative amount), -EDQUOT (the pool around has not so much),
  * -EPERM (capability "budget", recharge). */

@@ -26,11 +26,13 @@
  *     point to is shared, and the job must not touch what its forker touches before the join.
  *   - A job that is taken runs as a task of its own, on a stack of the runtime's job_stack_bytes:
  *     the running task, its locals and what is thread-local are not the forker's. hd_cancelled()
- *     says what it would to the task that began it all; no other call knows of its being cancelled.
+ *     says what it would to the task that began it all, and knows of the scopes and shields that
+ *     the job itself has entered; no other call knows of its beginner's being cancelled.
  *   - A job should compute, not wait. It may wait, as any fiber; what it has forked then stays
  *     with it, and nobody else can take it until it goes on.
- *   - Outside a runtime, in a stackless task, and in a task with a budget or limited rights, nobody
- *     takes jobs: they run one after the other.
+ *   - Outside a runtime, in a stackless task, in a task with a budget or limited rights, and in a
+ *     fiber that holds a lock of its thread (hd_hold_begin()), nobody takes jobs: they run one
+ *     after the other.
  *   - In sim, whether a job is taken is drawn from the seed.
  */
 #ifndef HEDDLE_FORK_H
@@ -66,7 +68,7 @@ struct hd_job {
         arg_type arg_;                                                                    \
         result_type result_;                                                              \
     } name##_job;                                                                         \
-    static void name##_run_(hd_job *job_)                                                 \
+    __attribute__((unused)) static void name##_run_(hd_job *job_)                         \
     {                                                                                     \
         name##_job *const self_ = (name##_job *)(void *)job_;                             \
         self_->result_ = name(NULL, self_->arg_);                                         \
@@ -107,9 +109,9 @@ struct hd_job {
  * before the function returns. */
 #define HD_FORK_INTO(object, name, value)                                                 \
     do {                                                                                  \
-        name##_job *const object_ = (object);                                             \
-        object_->arg_ = (value);                                                          \
-        hd_fork_(&object_->job_, name##_run_, &hd_jobs_);                                 \
+        name##_job *const into_ = (object);                                               \
+        into_->arg_ = (value);                                                            \
+        hd_fork_(&into_->job_, name##_run_, &hd_jobs_);                                   \
     } while (0)
 #define HD_SYNC_FROM(object, name) HD_SYNC_BY_(object, name)
 

@@ -187,7 +187,8 @@ HD_API void hd_nursery_cleanup_(hd_nursery *nursery);
 /* Spawn a fiber into the nursery. hd_spawn_with() and hd_spawn_poll_with() do the same, by
  * hd_spawn_options.nursery, for those who want a handle, a name or a stackless task.
  * Context: any.  Switches: no.  Allocates: yes, cached.
- * Returns: as hd_spawn(); -EPIPE (closing or closed), -ECANCELED (cancelling or cancelled),
+ * Returns: as hd_spawn(); -EPIPE (closing or closed), -ECANCELED (cancelling or cancelled) or
+ * -ETIMEDOUT (the same, if that began as a deadline: as a wait of the owner in it would say),
  * -EDQUOT (spawn_count), -EPERM. */
 #define hd_go(nursery, fn, arg) hd_go_at((nursery), (fn), (arg), HD_SITE)
 HD_API int hd_go_at(hd_nursery *nursery, hd_fn *fn, void *arg, const hd_site *site);
@@ -211,7 +212,9 @@ HD_API void hd_ready(void *value);
 
 typedef struct hd_nursery_info {
     hd_nursery_state state;
-    unsigned live;        /* children that have not ended, daemons included */
+    unsigned live;        /* children that have not ended, daemons included. 0 may be seen while it
+                           * is still CLOSING or CANCELLING: the last has ended, and whoever looks
+                           * at it just now, to join a child or tell of a cancel, lets go soon */
     unsigned daemons;     /* of them */
     uint64_t spawned;     /* so far */
     uint64_t succeeded;

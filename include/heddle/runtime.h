@@ -114,9 +114,10 @@ typedef struct hd_options {
                             * hd_checkpoint(); default 10 ms; HD_FOREVER: never */
     unsigned quantum_ops;  /* the same in sim: ops without a switch; default 10,000 */
     int64_t stall_ns;      /* after which a worker stuck in one task is replaced by a spare thread
-                            * until it comes back; default 20 ms; HD_FOREVER: never. So even one
-                            * worker may run tasks at once, except under HD_POLICY_ORDERED. Pinned
-                            * tasks wait for their own worker */
+                            * until it comes back; default 20 ms, and HD_FOREVER, which is never,
+                            * with one worker: unless this is set, it runs no two tasks at once.
+                            * If it is, it may, except under HD_POLICY_ORDERED. Pinned tasks wait
+                            * for their own worker */
     bool report_stalls;    /* write task, spawn site and backtrace to stderr then, once for each;
                             * takes SIGURG for itself, to have the backtrace taken */
     hd_profile profile;    /* what tasks may do (cap.h); default: everything */

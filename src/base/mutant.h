@@ -16,8 +16,14 @@
     X(ring_narrow, "head halves wrap after a few pushes: a stale CAS succeeds")           \
     X(ring_early_tail, "a thief publishes its own tail before it copied")                \
     X(ring_full_real, "the owner tests full against real, not steal")                    \
+    X(jobs_newest_first, "of the private jobs the newest is laid open first")            \
     X(jobs_left_open, "a fiber that leaves does not take its open jobs back")            \
-    X(jobs_end_blind, "who ends a job does not look who waits for it")                  \
+    X(jobs_back_open, "a job that was taken back still counts as open")                  \
+    X(jobs_join_blind, "a joiner looks whether its job is in the deque, and leaves it there") \
+    X(jobs_end_blind, "who ends a job does not look who waits for it")                   \
+    X(jobs_touch_late, "who ends a job looks at it once more afterwards")                \
+    X(jobs_strand_early, "a thief shows its strand to others before it has a job for it") \
+    X(jobs_sleep_silent, "a worker that goes to sleep does not ask for jobs once more")  \
     X(deque_steal_half, "a thief takes half of the deque in one CAS")                    \
     X(deque_no_seq_cst, "the owner's claim and its look at top may pass each other")     \
     X(idle_blind_clear, "a worker that finds work while parked clears its bit blindly")  \
@@ -74,6 +80,7 @@
     X(monitor_looks_first, "the monitor looks at the workers before it says that it sleeps") \
     X(spare_keeps_tasks, "a spare leaves with tasks in its queue")                        \
     X(spare_keeps_time, "a spare leaves, and nobody watches its timers")                  \
+    X(reserve_dismissed_silently, "the reserve is one no longer, and is not told of what waits") \
     X(guest_ignored, "a runtime goes while another thread still wakes a task of it")
 
 #if HDI_MODEL

@@ -87,7 +87,8 @@ void hdi_overflow_report(const struct hdi_overflow_info *info)
     if (info->site) put_site(&text, info->site);
     put(&text, ": ");
     put_number(&text, info->stack_bytes);
-    put(&text, " bytes of stack; raise stack_bytes in hd_spawn_options\n");
+    put(&text, " bytes of stack; raise ");
+    put(&text, info->job ? "job_stack_bytes in hd_options\n" : "stack_bytes in hd_spawn_options\n");
     write_all(&text);
     errno = saved;
 }

@@ -25,6 +25,7 @@ struct hdi_overflow_info {
     const char *name;    /* "" or NULL: none */
     const hd_site *site; /* NULL: unknown */
     size_t stack_bytes;
+    bool job;            /* it runs a job (heddle/fork.h) */
 };
 
 /* Whether the calling thread's current fiber overflowed into `address`; if so, fills

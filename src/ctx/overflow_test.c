@@ -125,12 +125,25 @@ TEST(a_report_does_without_name_and_site)
                               "stack; raise stack_bytes in hd_spawn_options\n") == death.text);
 }
 
+static void die_in_job(void)
+{
+    const struct hdi_overflow_info info = {.id = 3, .stack_bytes = 1 << 20, .job = true};
+    hdi_overflow_die(&info);
+}
+
+TEST(a_report_of_a_job_names_the_option_for_jobs)
+{
+    const struct death death = run_child(die_in_job);
+    EXPECT(strstr(death.text, "1048576 bytes of stack; raise job_stack_bytes in hd_options\n"));
+}
+
 static char long_name[4000];
 
 static void report_long_name(void)
 {
     memset(long_name, 'x', sizeof(long_name) - 1);
-    const struct hdi_overflow_info info = {.id = 1, .name = long_name, .stack_bytes = 1};
+    const struct hdi_overflow_info info = {
+        .id = 1, .name = long_name, .stack_bytes = 1};
     hdi_overflow_report(&info);
 }
 

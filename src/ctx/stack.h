@@ -57,7 +57,7 @@
 enum {
     HDI_STACK_CLASSES = 7, /* 16 KiB << class */
     HDI_STACK_LARGE = HDI_STACK_CLASSES,
-    HDI_STACK_BATCH = 16,
+    HDI_STACK_BATCH = HDI_MODEL ? 2 : 16,
 };
 
 struct hdi_stack {

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -113,17 +114,27 @@ static bool readable(const char *byte)
     return read;
 }
 
-bool hdi_memory_guard_works(void)
+static bool guard_works; /* by probe_guard() */
+
+static void probe_guard(void)
 {
-    const int saved = errno;
     const size_t page = hdi_memory_page_bytes();
     char *base = hdi_memory_map(page);
-    if (!base) return false;
+    if (!base) return;
     const struct iovec span = {base, page};
-    const bool works = hdi_memory_guard_install(&span, 1) == 0 && !readable(base);
+    guard_works = hdi_memory_guard_install(&span, 1) == 0 && !readable(base);
     hdi_memory_unmap(base, page);
+}
+
+/* Not a lock of ours: those are steps of their own in a model, and only its first
+ * execution would probe. */
+bool hdi_memory_guard_works(void)
+{
+    static pthread_once_t probed = PTHREAD_ONCE_INIT;
+    const int saved = errno;
+    HD_CHECK(pthread_once(&probed, probe_guard) == 0);
     errno = saved;
-    return works;
+    return guard_works;
 }
 
 size_t hdi_memory_untouched(const void *base, size_t bytes)

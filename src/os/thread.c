@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <heddle/fork.h>
+
 /* A short file, as a string. Returns its length; -1 if it cannot be read. */
 static ssize_t read_file(const char *path, char *text, size_t size)
 {
@@ -27,6 +29,18 @@ static __thread alignas(64) char room[HDI_THREAD_ROOM_BYTES];
 void *hdi_thread_room(void)
 {
     return room;
+}
+
+/* Threads of a model share what is thread-local: there each fork takes the slow way, and looks at
+ * its worker's own. */
+static const uint32_t nobody = HDI_MODEL;
+
+__thread const uint32_t *hd_work_wanted_ = &nobody;
+
+__attribute__((noinline)) void hdi_thread_want(_Atomic(uint32_t) *wanted)
+{
+    __asm__ volatile("" ::: "memory");
+    hd_work_wanted_ = wanted && !HDI_MODEL ? (const uint32_t *)wanted : &nobody;
 }
 
 #if HDI_MODEL

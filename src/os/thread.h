@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * thread: OS threads, and what is thread-local in the library: a pointer, and some room.
+ * thread: OS threads, and what is thread-local in the library: two pointers, and some room.
  *
  * A fiber may wake up on another thread, and compilers cache thread-local addresses
- * across calls they can see into. So the pointer is read by volatile assembly, which
- * they must repeat, and is asked for again after every switch.
+ * across calls they can see into. So the pointers are read by volatile assembly, which
+ * they must repeat, and are asked for again after every switch.
  */
 #ifndef HDI_OS_THREAD_H
 #define HDI_OS_THREAD_H
@@ -86,6 +86,10 @@ static inline void *hdi_thread_self(void)
 }
 
 void hdi_thread_set_self(void *self);
+
+/* Where the calling thread's forks look whether somebody wants work (heddle/fork.h); NULL: nobody
+ * does. */
+void hdi_thread_want(_Atomic(uint32_t) *wanted);
 
 /* Text of the calling thread's own, at first empty: what it was last refused, if it is a plain
  * one (scope/audit.c). */

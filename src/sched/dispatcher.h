@@ -36,7 +36,8 @@
  *
  * Spares. While a worker is stuck in one task, another thread does its work: a worker at one of
  * the places behind the first worker_count, started and excused by the monitor
- * (sched/monitor.h). It is a worker as any other, but nothing is pinned to it. All changes of
+ * (sched/monitor.h). It is a worker as any other, but nothing is pinned to it, and one of them, the
+ * reserve, leaves to the others what is behind in the injection queue. All changes of
  * `live`, `spares`, `gone` and `excused` are made under `grow`:
  *
  *   monitor                                 spare, between two tasks
@@ -76,7 +77,9 @@ struct hd_dispatcher {
     hd_policy policy;
     bool elastic;
     bool permanent;             /* its handles are borrowed */
-    int64_t excess_ns;          /* the monitor's own: how long it has had threads too many */
+    int64_t excess_ns;          /* the monitor's own: how long it has had threads too many, */
+    int64_t grown_ns;           /* when it last got more, */
+    struct hdi_worker *reserve; /* and the spare that is its reserve; NULL: none */
     unsigned *cpus;             /* [cpu_count]; NULL: any */
     unsigned cpu_count;
     uint64_t maker;             /* the capability it was created by (scope/cap.h); 0: none */
@@ -209,6 +212,12 @@ int hdi_elastic_start(struct hdi_worker *worker);
 
 /* Start up to `count`, as far as there is room. Context: the monitor. */
 void hdi_spares_start(struct hd_dispatcher *dispatcher, unsigned count);
+
+/* Make one that is parked the reserve, or start it, if there is room. Context: the monitor. */
+void hdi_spares_appoint(struct hd_dispatcher *dispatcher);
+
+/* The reserve, if there is one, is a spare as any other again. Context: the monitor. */
+void hdi_spares_dismiss(struct hd_dispatcher *dispatcher);
 
 /* Have `count` of those leave that are not stuck, and the others stay. Context: the monitor. */
 void hdi_spares_excuse(struct hd_dispatcher *dispatcher, unsigned count);

@@ -4,6 +4,13 @@
 #include "base/mutant.h"
 #include "sched/runtime.h"
 
+/* Whether those behind in the injection queue are not for this worker (sched/monitor.h). Relaxed:
+ * who takes that back notifies afterwards, which orders it against a worker about to park. */
+static bool is_reserve(struct hdi_worker *worker)
+{
+    return worker->spare && hdi_load_relaxed(&worker->reserve);
+}
+
 /* ---- putting ---- */
 
 static void notify(struct hd_dispatcher *dispatcher)
@@ -113,6 +120,22 @@ void hdi_find_submit_last(struct hdi_worker *worker, struct hd_task *task)
     }
 }
 
+void hdi_find_submit_behind(struct hdi_worker *worker, struct hd_task *task)
+{
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
+    if (worker->queue.shape != HDI_RUNQ_RING && worker->queue.shape != HDI_RUNQ_DEQUE) {
+        hdi_find_submit_last(worker, task);
+        return;
+    }
+    hdi_inject_push_behind(&dispatcher->inject, &task, 1);
+    if (hdi_worker_alone(worker)) return;
+    /* A lone task is ours, since we look next. */
+    if (hdi_load_relaxed(&worker->lifo.task) || hdi_runq_count(&worker->queue) > 0 ||
+        hdi_inject_length(&dispatcher->inject) > 1 || is_reserve(worker)) {
+        notify(dispatcher);
+    }
+}
+
 HDI_ALWAYS_INLINE void submit(struct hd_task *task)
 {
     struct hdi_worker *worker = hdi_worker_self();
@@ -137,11 +160,18 @@ int hdi_sched_resume(struct hd_task *task)
 
 /* ---- finding ---- */
 
-/* Move a fair share of the injection queue to the local queue and return the first. */
+/* Move a fair share of the injection queue to the local queue and return the first; or one of
+ * those behind, if it is its turn. */
 static struct hd_task *take_injected(struct hdi_worker *worker, bool busy)
 {
     struct hd_dispatcher *dispatcher = worker->dispatcher;
-    const uint32_t length = hdi_inject_length(&dispatcher->inject);
+    const uint64_t lengths = hdi_inject_lengths(&dispatcher->inject);
+    const uint32_t length = hdi_inject_front(lengths);
+    if (hdi_unlikely(hdi_inject_behind(lengths) > 0) && !is_reserve(worker)) {
+        struct hd_task *task =
+            hdi_inject_pop_behind(&dispatcher->inject, !busy && length == 0);
+        if (task) return task;
+    }
     if (length == 0) return NULL;
     if (worker->queue.shape == HDI_RUNQ_BAG) {
         (void)hdi_bag_reserve(&worker->queue.bag, hdi_bag_count(&worker->queue.bag) + length);
@@ -271,7 +301,6 @@ struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, boo
     struct hd_dispatcher *dispatcher = worker->dispatcher;
     const unsigned count = hdi_dispatcher_places(dispatcher);
     unsigned scans = count - 1 < scan_max ? count - 1 : scan_max;
-    if (worker->queue.shape == HDI_RUNQ_NONE) scans = 0; /* All is in the injection queue. */
     unsigned victim = hdi_prng_below(&worker->prng, count);
     for (; scans > 0; victim = victim + 1 < count ? victim + 1 : 0) {
         if (victim == worker->index) continue;
@@ -282,9 +311,8 @@ struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, boo
     return take_injected(worker, false);
 }
 
-bool hdi_find_visible(struct hd_dispatcher *dispatcher)
+static bool any_queued(struct hd_dispatcher *dispatcher)
 {
-    if (hdi_inject_length(&dispatcher->inject) > 0) return true;
     const unsigned count = hdi_dispatcher_places(dispatcher);
     for (unsigned i = 0; i < count; i++) {
         if (hdi_runq_count(&dispatcher->workers[i].queue) > 0) return true;
@@ -293,18 +321,38 @@ bool hdi_find_visible(struct hd_dispatcher *dispatcher)
     return false;
 }
 
+bool hdi_find_visible(struct hd_dispatcher *dispatcher)
+{
+    return hdi_inject_length(&dispatcher->inject) > 0 || any_queued(dispatcher);
+}
+
+bool hdi_find_sees(struct hdi_worker *worker)
+{
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
+    if (hdi_likely(!is_reserve(worker))) return hdi_find_visible(dispatcher);
+    return hdi_inject_front(hdi_inject_lengths(&dispatcher->inject)) > 0 || any_queued(dispatcher);
+}
+
 /* ---- in the place of another ---- */
 
 /* Tasks on their way to the injection queue, in order. */
 struct batch {
     struct hd_dispatcher *to;
+    bool behind;
     struct hd_task *tasks[HDI_INJECT_BATCH_MAX];
     unsigned count;
 };
 
 static void batch_send(struct batch *batch)
 {
-    if (batch->count > 0) inject(batch->to, batch->tasks, batch->count);
+    struct hdi_inject *to = &batch->to->inject;
+    if (batch->count == 0) return;
+    if (batch->behind) {
+        hdi_inject_push_behind(to, batch->tasks, batch->count);
+    } else {
+        hdi_inject_push(to, batch->tasks, batch->count);
+    }
+    notify(batch->to);
     batch->count = 0;
 }
 
@@ -325,7 +373,7 @@ void hdi_find_hand_over(struct hdi_worker *worker)
 
 bool hdi_find_take_over(struct hdi_worker *victim, struct hdi_runq *between)
 {
-    struct batch batch = {.to = victim->dispatcher};
+    struct batch batch = {.to = victim->dispatcher, .behind = true};
     bool any = false;
     unsigned moved;
     for (struct hd_task *task; (task = hdi_runq_steal(&victim->queue, between, &moved));) {

@@ -40,6 +40,10 @@ void hdi_find_deliver(struct hdi_worker *worker, struct hd_task *task);
 /* hdi_find_submit() for a task that gave way: behind all others. */
 void hdi_find_submit_last(struct hdi_worker *worker, struct hd_task *task);
 
+/* The same for one that ran for long: behind those that did not, where the order is not the
+ * program's. */
+void hdi_find_submit_behind(struct hdi_worker *worker, struct hd_task *task);
+
 /* ---- finding ---- */
 
 HDI_ALWAYS_INLINE struct hd_task *hdi_find_lifo(struct hdi_worker *worker)
@@ -83,13 +87,17 @@ struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, boo
 /* Whether any queue that can be stolen from has a task: the second look. */
 bool hdi_find_visible(struct hd_dispatcher *dispatcher);
 
+/* The same, as far as this worker would take it. */
+bool hdi_find_sees(struct hdi_worker *worker);
+
 /* ---- in the place of another ---- */
 
 /* Give all that is in the worker's queues to the injection queue. Context: the worker. */
 void hdi_find_hand_over(struct hdi_worker *worker);
 
-/* The same for a worker that is stuck in a task. What is pinned to it stays. `between` is an empty
- * ring, the caller's. Returns whether there was anything. Context: any but the worker itself. */
+/* The same for a worker that is stuck in a task, but behind the others there. What is pinned to it
+ * stays. `between` is an empty ring, the caller's. Returns whether there was anything.
+ * Context: any but the worker itself. */
 bool hdi_find_take_over(struct hdi_worker *victim, struct hdi_runq *between);
 
 #endif

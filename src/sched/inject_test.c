@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The injection queue alone: order, batches, and the table of fair shares.
+ * The injection queue alone: order, batches, those behind, and the table of fair shares.
  */
 #include "test.h"
 
@@ -74,6 +74,79 @@ TEST(pushing_while_some_are_left_appends)
     expect_popped(4, 0, 4);
     push(5, 3);
     expect_popped(9, 4, 4);
+}
+
+/* ---- behind ---- */
+
+static void push_behind(unsigned first, unsigned count)
+{
+    struct hd_task *batch[TASKS];
+    for (unsigned i = 0; i < count; i++) batch[i] = &tasks[first + i];
+    hdi_inject_push_behind(&queue, batch, count);
+}
+
+static void expect_lengths(unsigned front, unsigned behind)
+{
+    const uint64_t lengths = hdi_inject_lengths(&queue);
+    EXPECT_EQ(hdi_inject_front(lengths), front);
+    EXPECT_EQ(hdi_inject_behind(lengths), behind);
+    EXPECT_EQ(hdi_inject_length(&queue), front + behind);
+}
+
+TEST(those_behind_are_a_queue_of_their_own)
+{
+    hdi_inject_init(&queue);
+    EXPECT(hdi_inject_pop_behind(&queue, true) == NULL);
+    push_behind(0, 3);
+    push(10, 2);
+    push_behind(3, 1);
+    expect_lengths(2, 4);
+    expect_popped(9, 10, 2);
+    expect_popped(9, 0, 0);
+    for (unsigned i = 0; i < 4; i++) EXPECT(hdi_inject_pop_behind(&queue, true) == &tasks[i]);
+    EXPECT(hdi_inject_pop_behind(&queue, true) == NULL);
+    EXPECT(queue.behind_first == NULL && queue.behind_last == NULL);
+    expect_lengths(0, 0);
+    push_behind(4, 1);
+    EXPECT(hdi_inject_pop_behind(&queue, true) == &tasks[4]);
+    EXPECT_EQ(queue.total, 7);
+}
+
+TEST(each_of_those_behind_is_passed_by_so_often_and_no_more)
+{
+    hdi_inject_init(&queue);
+    push_behind(0, 3);
+    for (unsigned i = 0; i < 2; i++) {
+        for (unsigned n = 0; n < HDI_INJECT_AGE; n++) {
+            EXPECT(hdi_inject_pop_behind(&queue, false) == NULL);
+        }
+        EXPECT(hdi_inject_pop_behind(&queue, false) == &tasks[i]);
+    }
+    EXPECT(hdi_inject_pop_behind(&queue, false) == NULL);
+    EXPECT(hdi_inject_pop_behind(&queue, true) == &tasks[2]);
+    push_behind(3, 1); /* It has not waited yet. */
+    EXPECT(hdi_inject_pop_behind(&queue, false) == NULL);
+    EXPECT(hdi_inject_pop_behind(&queue, true) == &tasks[3]);
+}
+
+TEST(all_in_front_can_be_put_behind_in_order)
+{
+    hdi_inject_init(&queue);
+    hdi_inject_put_behind(&queue);
+    expect_lengths(0, 0);
+    push_behind(0, 1);
+    push(1, 3);
+    hdi_inject_put_behind(&queue);
+    expect_lengths(0, 4);
+    push(9, 1);
+    expect_popped(9, 9, 1);
+    for (unsigned i = 0; i < 4; i++) EXPECT(hdi_inject_pop_behind(&queue, true) == &tasks[i]);
+    expect_lengths(0, 0);
+    push(5, 2);
+    hdi_inject_put_behind(&queue);
+    EXPECT(hdi_inject_pop_behind(&queue, true) == &tasks[5]);
+    EXPECT(hdi_inject_pop_behind(&queue, true) == &tasks[6]);
+    EXPECT(queue.behind_last == NULL);
 }
 
 TEST(a_fair_share_is_between_4_and_32_or_64_and_never_more_than_there_is)

@@ -18,9 +18,6 @@ enum {
 /* hd_job.end_: 0, a struct hdi_waiter, or */
 #define ENDED ((uintptr_t)1)
 
-static const uint32_t never = 0;
-__thread const uint32_t *hd_work_wanted_ = &never;
-
 static _Atomic(uintptr_t) *end_of(hd_job *job)
 {
     return (_Atomic(uintptr_t) *)&job->end_;
@@ -29,13 +26,13 @@ static _Atomic(uintptr_t) *end_of(hd_job *job)
 void hdi_jobs_init(struct hdi_worker *worker)
 {
     const bool sim = worker->exec.runtime->world->kind == HD_WORLD_SIM;
-    hdi_store_relaxed(&worker->jobs.wanted, sim || HDI_MODEL); /* Nobody else knows it yet. */
+    hdi_store_relaxed(&worker->jobs.wanted, sim); /* Nobody else knows it yet. */
     hdi_deque_init(&worker->jobs.open);
 }
 
 void hdi_jobs_enter(struct hdi_worker *worker)
 {
-    hd_work_wanted_ = worker ? (const uint32_t *)&worker->jobs.wanted : &never;
+    hdi_thread_want(worker ? &worker->jobs.wanted : NULL);
 }
 
 /* ---- strands ---- */
@@ -44,6 +41,7 @@ static int run_taken(void *arg)
 {
     hd_job *job = arg;
     job->run_(job);
+    hdi_plain_write(job); /* the result */
     struct hd_task *ready = NULL;
     uintptr_t waiter;
     if (HDI_MUTANT(jobs_end_blind)) {
@@ -52,9 +50,23 @@ static int run_taken(void *arg)
     } else {
         waiter = hdi_exchange_acq_rel(end_of(job), ENDED); /* E; JOBS-4 */
     }
+    if (HDI_MUTANT(jobs_touch_late)) (void)hdi_load_relaxed(end_of(job));
     if (waiter) (void)hdi_waiter_decide_one((struct hdi_waiter *)waiter, 0, &ready);
     if (ready) hdi_sched_submit(ready);
     return 0;
+}
+
+/* For somebody outside the runtime, who joins the task. */
+static int run_root(void *arg)
+{
+    hd_job *job = arg;
+    job->run_(job);
+    return 0;
+}
+
+bool hdi_jobs_runs(const struct hd_task *fiber)
+{
+    return fiber->fiber.fn == run_taken || fiber->fiber.fn == run_root;
 }
 
 struct hd_task *hdi_sched_origin(struct hd_task *task)
@@ -66,16 +78,19 @@ struct hd_task *hdi_sched_origin(struct hd_task *task)
 /* From now on others can run it. Context: the forker, before anyone else knows. */
 static void prepare(hd_job *job, struct hd_task *task, uint32_t open)
 {
+    hdi_plain_write(job);
     job->open_ = open;
     job->origin_ = hdi_sched_origin(task);
     hdi_store_relaxed(end_of(job), 0); /* P */
 }
 
-static void give_to(struct hd_task *strand, hd_job *job)
+static void give_to(struct hdi_worker *worker, struct hd_task *strand, hd_job *job)
 {
+    hdi_plain_read(job); /* P */
     strand->fiber.arg = job;
     strand->origin = job->origin_;
     strand->site = strand->origin->site;
+    hdi_spawn_show_strand(worker, strand);
 }
 
 /* Have it run by a strand of its own, at once. Returns false if memory is short. */
@@ -84,7 +99,7 @@ static bool give_away(struct hdi_worker *worker, hd_job *job)
     struct hd_task *strand = hdi_spawn_strand(worker, run_taken);
     if (!strand) return false;
     prepare(job, worker->exec.current, TAKEN);
-    give_to(strand, job);
+    give_to(worker, strand, job);
     hdi_sched_submit(strand);
     return true;
 }
@@ -96,7 +111,16 @@ static bool may_share(struct hdi_worker *worker)
 {
     struct hd_task *task = worker ? worker->exec.current : NULL;
     if (!task || task->kind != HDI_TASK_FIBER || worker->exec.calls_out > 0) return false;
+    if (task->unusual & HDI_UNUSUAL_HOLDS) return false; /* It must not wait for them. */
     return !hdi_scope_confines(hdi_sched_origin(task));
+}
+
+static unsigned count_private(const hd_job *job)
+{
+    unsigned count = 0;
+    for (; job && job->open_ == PRIVATE; job = job->older_) count++;
+    for (; HDI_DEBUG && job; job = job->older_) HDI_ASSERT(job->open_ != PRIVATE); /* JOBS-1 */
+    return count;
 }
 
 /* Half of the private ones, the oldest, as many as there is room for. */
@@ -104,8 +128,7 @@ static unsigned lay_open(struct hdi_worker *worker, hd_job *newest)
 {
     enum { BATCH = 32 };
     hd_job *batch[BATCH];
-    unsigned count = 0, taken = 0;
-    for (const hd_job *job = newest; job && job->open_ == PRIVATE; job = job->older_) count++;
+    unsigned count = count_private(newest), taken = 0;
     const unsigned room = (unsigned)HDI_DEQUE_CAP - hdi_deque_count(&worker->jobs.open);
     unsigned most = (count + 1) / 2;
     if (most > room) most = room;
@@ -113,8 +136,9 @@ static unsigned lay_open(struct hdi_worker *worker, hd_job *newest)
     for (; count > most; count--) newest = newest->older_;
     for (; taken < most; newest = newest->older_) batch[taken++] = newest;
     for (unsigned i = taken; i-- > 0;) { /* JOBS-1 */
-        prepare(batch[i], worker->exec.current, OPEN);
-        HD_CHECK(hdi_deque_push(&worker->jobs.open, batch[i])); /* P */
+        hd_job *job = batch[HDI_MUTANT(jobs_newest_first) ? taken - 1 - i : i];
+        prepare(job, worker->exec.current, OPEN);
+        HD_CHECK(hdi_deque_push(&worker->jobs.open, job)); /* P */
     }
     return taken;
 }
@@ -122,17 +146,22 @@ static unsigned lay_open(struct hdi_worker *worker, hd_job *newest)
 /* In sim the seed decides, at each fork, whether another is faster than the join. */
 static void draw(struct hdi_worker *worker, hd_job *job)
 {
-    if (hdi_prng_below(&worker->exec.runtime->sim.prng, 4) == 0) (void)give_away(worker, job);
+    const bool taken = hdi_prng_below(&worker->exec.runtime->sim.prng, 4) == 0;
+    if (taken && give_away(worker, job)) hdi_count(&worker->counters.jobs_taken);
 }
 
 void hd_fork_wanted_(hd_job *newest)
 {
     struct hdi_worker *worker = hdi_worker_self();
     if (!may_share(worker)) return;
+    if (HDI_MODEL && !hdi_load_relaxed(&worker->jobs.wanted)) return; /* as hd_is_work_wanted_() */
     struct hd_task *task = worker->exec.current;
     if (worker->exec.runtime->world->kind == HD_WORLD_SIM) {
         draw(worker, newest);
     } else {
+        const bool first = !(task->unusual & HDI_UNUSUAL_JOBS);
+        HDI_ASSERT(!first || hdi_deque_count(&worker->jobs.open) == 0 ||
+                   HDI_MUTANT(jobs_left_open)); /* JOBS-2 */
         hdi_store_seq_cst(&worker->jobs.wanted, 0); /* H */
         if (lay_open(worker, newest) > 0) {
             task->unusual |= HDI_UNUSUAL_JOBS;
@@ -147,7 +176,15 @@ void hdi_sched_take_back(struct hdi_exec *exec)
     struct hdi_worker *worker = (struct hdi_worker *)exec;
     exec->current->unusual &= (uint8_t)~HDI_UNUSUAL_JOBS;
     if (HDI_MUTANT(jobs_left_open)) return;
-    for (hd_job *job; (job = hdi_deque_pop(&worker->jobs.open));) job->open_ = PRIVATE;
+    for (hd_job *job; (job = hdi_deque_pop(&worker->jobs.open));) {
+        job->open_ = HDI_MUTANT(jobs_back_open) ? OPEN : PRIVATE;
+    }
+}
+
+void hdi_jobs_check_joined(struct hdi_worker *worker)
+{
+    HD_CHECK_MSG(!hdi_deque_pop(&worker->jobs.open),
+                 "a function returned without joining a job of HD_FORK_INTO(): use HD_SYNC_FROM()");
 }
 
 /* ---- joining ---- */
@@ -174,11 +211,13 @@ bool hd_join_open_(hd_job *job)
 {
     struct hdi_worker *worker = hdi_worker_self();
     if (job->open_ == OPEN) {
+        if (HDI_MUTANT(jobs_join_blind) && hdi_deque_count(&worker->jobs.open) > 0) return true;
         const hd_job *newest = hdi_deque_pop(&worker->jobs.open);
         HDI_ASSERT(!newest || newest == job || HDI_MUTANT(jobs_left_open)); /* JOBS-3 */
         if (newest) return true;
     }
     wait_for_end(worker->exec.current, job);
+    hdi_plain_read(job); /* E: the result */
     return false;
 }
 
@@ -188,13 +227,6 @@ void hd_join_disordered_(void)
 }
 
 /* ---- the beginning ---- */
-
-static int run_root(void *arg)
-{
-    hd_job *job = arg;
-    job->run_(job);
-    return 0;
-}
 
 /* The job is on the caller's stack: a cancel must not end this. */
 static void join_shielded(hd_task *task)
@@ -247,6 +279,7 @@ static void ask(struct hdi_worker *victim)
 
 void hdi_jobs_ask_all(struct hdi_worker *worker)
 {
+    if (HDI_MUTANT(jobs_sleep_silent)) return;
     struct hd_dispatcher *dispatcher = worker->dispatcher;
     const unsigned count = hdi_dispatcher_places(dispatcher);
     for (unsigned i = 0; i < count; i++) {
@@ -261,13 +294,15 @@ struct hd_task *hdi_jobs_steal(struct hdi_worker *worker, struct hdi_worker *vic
     if (hdi_deque_count(open) > 0) {
         struct hd_task *strand = hdi_spawn_strand(worker, run_taken);
         if (!strand) return NULL;
+        if (HDI_MUTANT(jobs_strand_early)) hdi_spawn_show_strand(worker, strand);
         job = hdi_deque_steal(open); /* P */
         if (job) {
-            give_to(strand, job);
+            give_to(worker, strand, job);
             hdi_count(&worker->counters.jobs_taken);
             if (hdi_deque_count(open) == 0) ask(victim);
             return strand;
         }
+        if (HDI_MUTANT(jobs_strand_early)) hdi_store_relaxed(&strand->word, 0);
         hdi_spawn_no_strand(worker, strand);
     }
     ask(victim);

@@ -37,6 +37,7 @@
 
 #include "sched/deque.h"
 
+struct hd_task;
 struct hdi_worker;
 
 struct hdi_jobs {
@@ -49,12 +50,19 @@ void hdi_jobs_init(struct hdi_worker *worker);
 /* The calling thread forks as this worker from now on; NULL: as none. */
 void hdi_jobs_enter(struct hdi_worker *worker);
 
+/* Whether a fiber was made to run a job. */
+bool hdi_jobs_runs(const struct hd_task *fiber);
+
+/* A fiber ends: its jobs must not be left in the deque. */
+void hdi_jobs_check_joined(struct hdi_worker *worker);
+
 /* Take a job from another worker. Returns a task that is to run it, not queued; NULL. */
 struct hd_task *hdi_jobs_steal(struct hdi_worker *worker, struct hdi_worker *victim);
 
 /* sched/spawn.c: a fiber with a stack for jobs, counted but not queued; NULL if memory is short.
- * Or it is not needed. */
+ * Whoever looks at all tasks sees it once it has a job. Or it is not needed. */
 struct hd_task *hdi_spawn_strand(struct hdi_worker *worker, hd_fn *fn);
+void hdi_spawn_show_strand(struct hdi_worker *worker, struct hd_task *strand);
 void hdi_spawn_no_strand(struct hdi_worker *worker, struct hd_task *strand);
 
 /* Want work of all others. Context: a worker that is counted as parked. */

@@ -21,7 +21,9 @@
  * becomes the keeper if there is none, and otherwise takes the same two steps.
  *
  * A wake-up for a task takes the keeper last (hdi_keeper_wake_from()). While all workers are each
- * busy with one long task, nobody keeps the time: the monitor sees to it (sched/monitor.h).
+ * busy with one long task, nobody keeps the time. A task that gives way for that has all timers
+ * fired first (hdi_sched_long_run()); where none does, the monitor's reserve becomes the keeper
+ * (sched/monitor.h).
  *
  * Rejected
  *   A timer thread: two switches between threads for every timer.

@@ -11,12 +11,16 @@
 
 /* ---- starting, sleeping, stopping ---- */
 
+static int64_t least_ns(const hd_options *options)
+{
+    return options->quantum_ns < options->stall_ns ? options->quantum_ns : options->stall_ns;
+}
+
 static int64_t period_of(const hd_options *options)
 {
     enum { PERIOD_NS_MIN = 1000000 };
-    const int64_t least_ns =
-        options->quantum_ns < options->stall_ns ? options->quantum_ns : options->stall_ns;
-    return least_ns / 2 > PERIOD_NS_MIN ? least_ns / 2 : PERIOD_NS_MIN;
+    const int64_t period_ns = least_ns(options) / 2;
+    return period_ns > PERIOD_NS_MIN ? period_ns : PERIOD_NS_MIN;
 }
 
 void hdi_monitor_init(struct hdi_monitor *monitor, struct hd_runtime *runtime)
@@ -84,8 +88,8 @@ static void monitor_main(void *arg)
     struct hdi_monitor *monitor = arg;
     monitor->looked_ns = now(monitor);
     for (;;) {
-        (void)hdi_futex_wait(&monitor->word, HDI_MONITOR_AWAKE,
-                             now(monitor) + monitor->period_ns);
+        const int64_t period_ns = monitor->period_ns / (monitor->attentive ? 2 : 1);
+        (void)hdi_futex_wait(&monitor->word, HDI_MONITOR_AWAKE, now(monitor) + period_ns);
         if (hdi_load_acquire(&monitor->word) == HDI_MONITOR_OVER) return;
         if (!look(monitor)) hdi_monitor_sleep(monitor);
     }
@@ -136,28 +140,44 @@ unsigned hdi_monitor_threads(struct hdi_monitor *monitor)
 
 /* What a look at a dispatcher finds. */
 struct finding {
+    int64_t now_ns;
     int64_t passed_ns; /* since the last look */
     unsigned stuck;    /* workers */
+    unsigned crowd;    /* of them, those that compute: others have to share a CPU with them */
     bool ran;          /* a task began to run meanwhile */
+    bool long_run;     /* a task that ran at the last look still does */
 };
 
-/* Whether a worker that has not left its task keeps others waiting: it computes, or sleeps. */
+/* Whether a worker that has not left its task keeps others waiting: it computes, and has done so
+ * since the task was asked to give way, or it sleeps. */
 static bool is_stuck(struct hdi_worker *worker, int64_t stall_ns)
 {
     const int64_t used_ns = hdi_thread_cpu_ns(&worker->thread) - worker->watch.cpu_ns;
-    return used_ns >= stall_ns / 16 || !hdi_thread_ready(&worker->thread);
+    worker->watch.computes = used_ns >= stall_ns / 16;
+    return worker->watch.computes || !hdi_thread_ready(&worker->thread);
+}
+
+/* Again and again: in the meantime another task may have come and been asked in its place. */
+static void ask_to_give_way(struct hdi_worker *worker, struct hd_task *task)
+{
+    struct hdi_watch *watch = &worker->watch;
+    if (!watch->asked) watch->cpu_ns = hdi_thread_cpu_ns(&worker->thread);
+    watch->asked = true;
+    hdi_word_ask_to_give_way(&task->word);
 }
 
 static void look_at_run(struct hdi_worker *worker, struct hd_task *task, struct finding *finding)
 {
     const hd_options *options = &worker->exec.runtime->options;
     struct hdi_watch *watch = &worker->watch;
+    finding->long_run = true;
     if (watch->same_ns == 0) watch->cpu_ns = hdi_thread_cpu_ns(&worker->thread);
     watch->same_ns += finding->passed_ns;
-    if (watch->same_ns >= options->quantum_ns) hdi_word_ask_to_give_way(&task->word);
+    if (watch->same_ns >= options->quantum_ns) ask_to_give_way(worker, task);
     if (watch->same_ns < options->stall_ns) return;
     if (!watch->stuck) watch->stuck = is_stuck(worker, options->stall_ns);
     finding->stuck += watch->stuck;
+    finding->crowd += watch->stuck && watch->computes;
 }
 
 static void look_at(struct hdi_worker *worker, struct finding *finding)
@@ -182,26 +202,76 @@ static unsigned lesser(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* Somebody has to do the work of those that are stuck. Where one spare after the other got stuck,
- * the next come in larger numbers. */
-static void replace(struct hd_dispatcher *dispatcher, unsigned stuck)
+static bool is_parked(struct hdi_worker *worker)
 {
-    struct hdi_idle *idle = &dispatcher->idle;
-    if (hdi_idle_parked(idle) > 0) {
-        if (!hdi_keeper_kept(dispatcher)) dispatcher->runtime->world->notify(dispatcher);
+    return hdi_load_relaxed(&worker->counters.state) == HDI_WORKER_PARKED;
+}
+
+/* Workers that are free, without the reserve. A guess, which is made again at the next look. */
+static unsigned count_free(struct hd_dispatcher *dispatcher)
+{
+    const struct hdi_worker *reserve = dispatcher->reserve;
+    const unsigned parked = hdi_idle_parked(&dispatcher->idle);
+    return parked - (parked > 0 && reserve && is_parked(dispatcher->reserve));
+}
+
+/* One that is itself in a long run is none. Where all are stuck, all that is queued waited for
+ * them, and is put behind what comes from now on. */
+static void appoint_reserve(struct hd_dispatcher *dispatcher, const struct finding *finding)
+{
+    const struct hdi_worker *reserve = dispatcher->reserve;
+    if (dispatcher->policy > HD_POLICY_LOCAL) return; /* The order is the program's. */
+    if (reserve && reserve->watch.same_ns < least_ns(&dispatcher->runtime->options)) return;
+    hdi_spares_dismiss(dispatcher);
+    const bool all = hdi_load_acquire(&dispatcher->live) == finding->stuck;
+    if (all) hdi_inject_put_behind(&dispatcher->inject);
+    hdi_spares_appoint(dispatcher);
+}
+
+/* How many spares are to be started where `lacking` workers are stuck. Those that sleep leave their
+ * CPU to others, and where one after the other falls asleep, the next come in larger numbers. Those
+ * that compute do not: as long as the reserve sees to what is new, few are started at a time, and
+ * the later, the more there are. */
+static unsigned count_missing(struct hd_dispatcher *dispatcher, const struct finding *finding,
+                              unsigned wanted, unsigned lacking)
+{
+    enum { PATIENCE_MAX = 4 };
+    const unsigned crowd = dispatcher->reserve ? finding->crowd : 0;
+    const unsigned patience = lesser(crowd / wanted, PATIENCE_MAX);
+    const int64_t stall_ns = dispatcher->runtime->options.stall_ns;
+    if (finding->now_ns - dispatcher->grown_ns < patience * stall_ns) return 0;
+    const unsigned queued = hdi_inject_length(&dispatcher->inject);
+    const unsigned few = 1 + crowd / (8 * wanted);
+    return (patience > 1 ? few : lacking) + lesser(finding->stuck - crowd, queued);
+}
+
+/* Somebody has to do the work of those that are stuck. */
+static void replace(struct hd_dispatcher *dispatcher, const struct finding *finding)
+{
+    const bool kept = hdi_keeper_kept(dispatcher);
+    if (count_free(dispatcher) > 0) {
+        hdi_spares_dismiss(dispatcher);
+        const bool queued = hdi_inject_length(&dispatcher->inject) > 0;
+        if (queued || !kept) dispatcher->runtime->world->notify(dispatcher);
         return;
     }
-    const unsigned active = hdi_load_acquire(&dispatcher->live) - stuck;
     const unsigned wanted = lesser(dispatcher->worker_count, dispatcher->runtime->cpus);
+    const unsigned others = finding->stuck + (dispatcher->reserve != NULL);
+    const unsigned active = hdi_load_acquire(&dispatcher->live) - others;
+    if (dispatcher->reserve && !kept) hdi_parker_unpark(&dispatcher->reserve->parker);
+    if (active < wanted || dispatcher->reserve) appoint_reserve(dispatcher, finding);
     if (active >= wanted) return;
-    const unsigned queued = hdi_inject_length(&dispatcher->inject);
-    hdi_spares_start(dispatcher, wanted - active + lesser(stuck, queued));
+    const unsigned count = count_missing(dispatcher, finding, wanted, wanted - active);
+    if (count == 0) return;
+    hdi_spares_start(dispatcher, count);
+    dispatcher->grown_ns = finding->now_ns;
 }
 
 /* Those that are too many, for long enough, leave. */
 static void dismiss(struct hd_dispatcher *dispatcher, const struct finding *finding)
 {
-    const unsigned needed = dispatcher->worker_count + finding->stuck;
+    const unsigned needed =
+        dispatcher->worker_count + finding->stuck + (dispatcher->reserve != NULL);
     const unsigned live = hdi_load_acquire(&dispatcher->live);
     const unsigned excess = live > needed ? live - needed : 0;
     dispatcher->excess_ns = excess > 0 ? dispatcher->excess_ns + finding->passed_ns : 0;
@@ -223,7 +293,7 @@ static void report(struct hdi_worker *worker)
 static void look_at_pool(struct hdi_monitor *monitor, struct hd_dispatcher *dispatcher,
                          struct finding *finding)
 {
-    finding->stuck = 0;
+    finding->stuck = finding->crowd = 0;
     const unsigned places = hdi_dispatcher_places(dispatcher);
     for (unsigned i = 0; i < places; i++) look_at(&dispatcher->workers[i], finding);
     if (dispatcher->elastic) {
@@ -235,7 +305,11 @@ static void look_at_pool(struct hdi_monitor *monitor, struct hd_dispatcher *disp
         if (worker->watch.stuck) (void)hdi_find_take_over(worker, &monitor->between);
     }
     if (dispatcher->place_max > dispatcher->worker_count) {
-        if (finding->stuck > 0) replace(dispatcher, finding->stuck);
+        if (finding->stuck > 0) {
+            replace(dispatcher, finding);
+        } else {
+            hdi_spares_dismiss(dispatcher);
+        }
         if (hdi_load_relaxed(&dispatcher->spares) > 0 || dispatcher->excess_ns > 0) {
             dismiss(dispatcher, finding);
         }
@@ -251,12 +325,14 @@ static bool look(struct hdi_monitor *monitor)
     const int64_t now_ns = now(monitor);
     const int64_t passed_ns = now_ns - monitor->looked_ns, most_ns = 2 * monitor->period_ns;
     /* If it was itself kept from running, so were others: that does not count. */
-    struct finding finding = {.passed_ns = passed_ns < most_ns ? passed_ns : most_ns};
+    struct finding finding = {.now_ns = now_ns,
+                              .passed_ns = passed_ns < most_ns ? passed_ns : most_ns};
     monitor->looked_ns = now_ns;
     bool calm = true;
     for (struct hd_dispatcher *d = NULL; (d = next_of(monitor->runtime, d));) {
         look_at_pool(monitor, d, &finding);
         calm = calm && is_calm(d);
     }
+    monitor->attentive = finding.long_run;
     return finding.ran || !calm;
 }

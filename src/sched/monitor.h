@@ -4,15 +4,24 @@
  *
  * Each live runtime has one, unless its options want none; it is started by the first worker that
  * has a task. While any worker is awake it looks at all of them, every half of the lesser of
- * quantum_ns and stall_ns. A worker whose count of polls has not changed is still in the same run:
+ * quantum_ns and stall_ns, or every quarter while one is in a long run. A worker whose count of
+ * polls has not changed is still in the same run:
  *
  *   for quantum_ns  the task is asked to give way (HDI_GIVE_WAY), which it does at its next call.
- *   for stall_ns    the worker is stuck, unless it was only kept waiting for a CPU. What is in its
- *                   queue and its LIFO slot goes to the injection queue. If nobody is free to come
- *                   for that, and fewer workers are left than there are CPUs for, spares are
- *                   started (dispatcher.h); one of them, when it parks, also watches the timers.
- *                   Spares beyond worker_count, counted without the stuck ones, leave again after
- *                   HDI_SPARE_IDLE_NS.
+ *                   Timers that nobody watches are then fired, and it goes behind all tasks that
+ *                   have not run for long (sched/inject.h).
+ *   for stall_ns    the worker is stuck, unless it was only kept waiting for a CPU since the task
+ *                   was asked. What is in its queue and its LIFO slot goes behind, too. If nobody
+ *                   is free to come for that, and fewer workers are left than there are CPUs for,
+ *                   spares are started (dispatcher.h). Spares beyond worker_count, counted without
+ *                   the stuck ones, leave again after HDI_SPARE_IDLE_NS.
+ *
+ * The reserve. One spare does not take what is behind: that may well be the next to keep a thread
+ * for itself. It is there for whatever becomes ready from then on, and, when it parks, watches the
+ * timers. So a task that runs briefly waits for at most one other that does not: one that is new,
+ * until the reserve has been in it for quantum_ns, and another is appointed. The more threads
+ * compute, the longer the kernel lets the reserve wait; so for what is behind the next spares come
+ * by and by, at most 4 * stall_ns apart.
  *
  * Pinned tasks stay with their worker, stuck or not. An elastic pool starts threads by itself when
  * tasks wait; the monitor only starts one if none is left to keep the time.
@@ -34,11 +43,17 @@
  *   MONITOR-2  `running` of a worker names the task of its last poll, which may be gone: memory of
  *              tasks stays typed (TASK-3), and to ask the next one in its place does no harm.
  *              Reports take a reference, and believe it if the count of polls is still the same.
+ *   MONITOR-3  While there is a reserve the monitor is awake, and tells others of what is behind
+ *              each time it looks: a notifier may have been content with the reserve, which
+ *              searched. When there is none any more, it has been told itself
+ *              (hdi_spares_dismiss()).
  *
  * Rejected
  *   Timer signals to the workers: they interrupt system calls of the program.
  *   Telling a stuck worker by the time alone: on a busy machine every thread that waits for a CPU
  *   would be replaced by one more that does.
+ *   A thread for every task that is behind, at once: with 64 that compute on each CPU the kernel
+ *   lets one that wakes up wait for 60 ms and more (docs/design/0011-long-runs.md).
  */
 #ifndef HDI_SCHED_MONITOR_H
 #define HDI_SCHED_MONITOR_H
@@ -72,7 +87,8 @@ struct hdi_monitor {
     struct hdi_mutex starting;               /* held for the next two */
     bool started;
     struct hdi_thread thread;
-    int64_t looked_ns;                       /* its own: when it last did */
+    int64_t looked_ns;                       /* its own: when it last did, */
+    bool attentive;                          /* and saw a run that is long already */
     struct hdi_runq between;                 /* its own: from a stuck worker to the others */
     alignas(HDI_CACHE_LINE) _Atomic(uint32_t) word; /* enum hdi_monitor_word; futex */
 };

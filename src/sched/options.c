@@ -71,7 +71,8 @@ static void resolve_scheduling(hd_options *options)
     DEFAULT(steal_scan_max, 4);
     DEFAULT(quantum_ns, 10000000);
     DEFAULT(quantum_ops, 10000);
-    DEFAULT(stall_ns, 20000000);
+    /* Who has one worker may count on it that no two tasks run at once. */
+    DEFAULT(stall_ns, options->workers == 1 ? HD_FOREVER : 20000000);
     /* With more workers than CPUs a spinning thief keeps its victim from running. */
     DEFAULT(spin_rounds, options->workers > hdi_cpu_count() || HDI_MODEL ? 1 : 16);
 }

@@ -50,7 +50,7 @@ static void expect_the_documented_defaults(const hd_options *o)
     EXPECT_EQ(o->spin_rounds, 16);
     EXPECT_EQ(o->quantum_ns, 10000000);
     EXPECT_EQ(o->quantum_ops, 10000);
-    EXPECT_EQ(o->stall_ns, 20000000);
+    EXPECT_EQ(o->stall_ns, o->workers == 1 ? HD_FOREVER : 20000000);
     EXPECT(!o->report_stalls);
     EXPECT_EQ(o->profile, HD_PROFILE_NONE);
 }
@@ -62,6 +62,19 @@ TEST(no_options_means_all_defaults)
     const hd_options a = resolve(NULL), b = resolve(&given);
     expect_the_documented_defaults(&a);
     expect_the_documented_defaults(&b);
+}
+
+TEST(one_worker_is_not_replaced_unless_told)
+{
+    hd_options given = HD_OPTIONS_INIT;
+    given.world = HD_WORLD_LIVE;
+    given.workers = 1;
+    EXPECT_EQ(resolve(&given).stall_ns, HD_FOREVER);
+    given.workers = 2;
+    EXPECT_EQ(resolve(&given).stall_ns, 20000000);
+    given.workers = 1;
+    given.stall_ns = 1;
+    EXPECT_EQ(resolve(&given).stall_ns, 1);
 }
 
 TEST(more_workers_than_cpus_spin_less)

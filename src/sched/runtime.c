@@ -35,12 +35,7 @@ static bool lookup_overflow(const void *address, struct hdi_overflow_info *info)
     const struct hd_task *task = hdi_task_self();
     if (!task || task->kind != HDI_TASK_FIBER || !task->fiber.stack) return false;
     if (!hdi_stack_guards(task->fiber.stack, address)) return false;
-    *info = (struct hdi_overflow_info){
-        .id = task->id,
-        .name = hdi_task_name(task),
-        .site = task->site,
-        .stack_bytes = task->fiber.stack->bytes,
-    };
+    *info = hdi_worker_overflow_info(task);
     return true;
 }
 

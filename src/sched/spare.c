@@ -30,30 +30,75 @@ static void count_spares(struct hd_dispatcher *dispatcher, int change)
 }
 
 /* Context: grow held. */
-static bool start_one(struct hd_dispatcher *dispatcher)
+static bool start_one(struct hd_dispatcher *dispatcher, bool reserve)
 {
     struct hdi_worker *worker = find_place(dispatcher);
     if (!worker) return false;
+    if (reserve) dispatcher->reserve = worker;
+    hdi_store_relaxed(&worker->reserve, reserve); /* It has no thread yet. */
     worker->watch = (struct hdi_watch){.polls = hdi_load_relaxed(&worker->counters.polls)};
     hdi_store_relaxed(&worker->excused, false);
     hdi_idle_add(&dispatcher->idle);
     count_spares(dispatcher, 1);
     if (hdi_elastic_start(worker) == 0) return true;
+    if (reserve) dispatcher->reserve = NULL;
     count_spares(dispatcher, -1);
     const bool last = hdi_idle_end_search(&dispatcher->idle);
     (void)last; /* Whatever waits does so for a thread. */
     return false;
 }
 
+/* One that could not be started was counted as alive for a moment. */
+static void tell_quiet(struct hd_dispatcher *dispatcher)
+{
+    if (hdi_dispatcher_all_parked(dispatcher)) hdi_runtime_tell_quiet(dispatcher->runtime);
+}
+
 void hdi_spares_start(struct hd_dispatcher *dispatcher, unsigned count)
 {
     hdi_mutex_lock(&dispatcher->grow);
-    while (count > 0 && !hdi_load_acquire(&dispatcher->stopping) && start_one(dispatcher)) count--;
-    hdi_mutex_unlock(&dispatcher->grow);
-    /* One that could not be started was counted as alive for a moment. */
-    if (count > 0 && hdi_dispatcher_all_parked(dispatcher)) {
-        hdi_runtime_tell_quiet(dispatcher->runtime);
+    while (count > 0 && !hdi_load_acquire(&dispatcher->stopping) && start_one(dispatcher, false)) {
+        count--;
     }
+    hdi_mutex_unlock(&dispatcher->grow);
+    if (count > 0) tell_quiet(dispatcher);
+}
+
+/* Context: grow held. */
+static struct hdi_worker *find_parked(struct hd_dispatcher *dispatcher)
+{
+    for (unsigned i = dispatcher->worker_count; i < hdi_dispatcher_places(dispatcher); i++) {
+        struct hdi_worker *worker = &dispatcher->workers[i];
+        /* Relaxed: who is just waking up will be parked again. */
+        if (hdi_load_relaxed(&worker->counters.state) == HDI_WORKER_PARKED) return worker;
+    }
+    return NULL;
+}
+
+void hdi_spares_appoint(struct hd_dispatcher *dispatcher)
+{
+    bool failed = false;
+    hdi_mutex_lock(&dispatcher->grow);
+    struct hdi_worker *worker = find_parked(dispatcher);
+    if (worker) {
+        dispatcher->reserve = worker;
+        hdi_store_relaxed(&worker->excused, false); /* It looks again under the lock. */
+        hdi_store_relaxed(&worker->reserve, true);
+    } else if (!hdi_load_acquire(&dispatcher->stopping)) {
+        failed = !start_one(dispatcher, true);
+    }
+    hdi_mutex_unlock(&dispatcher->grow);
+    if (failed) tell_quiet(dispatcher);
+}
+
+void hdi_spares_dismiss(struct hd_dispatcher *dispatcher)
+{
+    struct hdi_worker *worker = dispatcher->reserve;
+    if (!worker) return;
+    hdi_store_relaxed(&worker->reserve, false);
+    dispatcher->reserve = NULL;
+    /* N: it may have gone to sleep over some, or is about to. */
+    if (!HDI_MUTANT(reserve_dismissed_silently)) dispatcher->runtime->world->notify(dispatcher);
 }
 
 void hdi_spares_excuse(struct hd_dispatcher *dispatcher, unsigned count)
@@ -62,7 +107,7 @@ void hdi_spares_excuse(struct hd_dispatcher *dispatcher, unsigned count)
     for (unsigned i = hdi_dispatcher_places(dispatcher); i > dispatcher->worker_count; i--) {
         struct hdi_worker *worker = &dispatcher->workers[i - 1];
         if (worker->gone) continue;
-        const bool excused = count > 0 && !worker->watch.stuck;
+        const bool excused = count > 0 && !worker->watch.stuck && worker != dispatcher->reserve;
         hdi_store_relaxed(&worker->excused, excused); /* The token publishes it. */
         if (!excused) continue;
         hdi_parker_unpark(&worker->parker);

@@ -170,7 +170,8 @@ struct target {
     struct hd_runtime *runtime;
     struct hd_dispatcher *home;
     struct hdi_worker *worker; /* the caller's, if of that runtime */
-    struct hd_task *spawner;   /* the running task, if it pays */
+    struct hd_task *spawner;   /* the running task, if it has paid */
+    struct hd_task *payer;     /* the same, if it is to pay in hdi_scope_adopt_for() */
     struct hdi_nursery *nursery;
     bool daemon;
     bool errand; /* HDI_UNUSUAL_ERRAND */
@@ -224,18 +225,35 @@ static __attribute__((noinline)) int ask_to_spawn(struct target *target, struct 
     return err;
 }
 
-/* What was asked for is not done. */
+/* What a task has that never ran, and will not. */
+static void empty(struct hd_task *task)
+{
+    if (task->kind == HDI_TASK_POLL && task->large) free(hdi_task_state(task));
+    hdi_locals_end(task);
+}
+
+/* What was asked for is not done. The task, if any, has no word yet. */
 static __attribute__((noinline, cold)) int give_up(const struct target *target,
                                                    struct hd_task *task, int err)
 {
     if (task) {
-        if (task->kind == HDI_TASK_POLL && task->large) free(hdi_task_state(task));
-        hdi_locals_end(task);
-        hdi_store_relaxed(&task->word, 0); /* TASK-3; the slab publishes it. */
+        empty(task);
         hdi_sched_free(task);
     }
     if (target->spawner) hdi_scope_unspawned(target->spawner);
     return err;
+}
+
+/* The same when it has one: who walks over all tasks may hold it. */
+static __attribute__((noinline, cold)) int give_up_shown(const struct target *target,
+                                                         struct hd_task *task, bool handle,
+                                                         int err)
+{
+    empty(task);
+    hdi_transition_to_running(&task->word); /* It ends without having run. */
+    hdi_task_complete(task, err);
+    if (handle) hdi_task_unref(task);
+    return give_up(target, NULL, err);
 }
 
 HDI_ALWAYS_INLINE int find_target(const hd_spawn_options *options, struct target *target,
@@ -258,7 +276,12 @@ HDI_ALWAYS_INLINE int find_target(const hd_spawn_options *options, struct target
     struct hd_task *self = worker ? worker->exec.current : NULL;
     /* Relaxed: the flag never changes. */
     const bool pays = self && (hdi_load_relaxed(&self->word) & HDI_METERED);
-    return hdi_unlikely(pays) ? ask_to_spawn(target, self) : 0;
+    if (hdi_likely(!pays)) return 0;
+    if (hdi_likely(target->nursery && self->credit.ops > 0)) {
+        target->payer = self;
+        return 0;
+    }
+    return ask_to_spawn(target, self);
 }
 
 /* What the options say about where it runs, and before whom. */
@@ -368,11 +391,14 @@ HDI_ALWAYS_INLINE int submit_new(const struct target *target, struct hd_task *ta
     struct hdi_nursery *nursery = target->nursery;
     uint64_t word = hdi_word_new(handle != NULL);
     if (hdi_unlikely(target->runtime->metered || target->errand)) word |= HDI_METERED;
-    if (nursery && hdi_unlikely(hdi_scope_meters(nursery))) word |= HDI_METERED;
+    if (nursery && hdi_unlikely(target->payer || hdi_scope_meters(nursery))) word |= HDI_METERED;
     hdi_store_release(&task->word, word); /* W */
     if (nursery) {
-        const int err = hdi_scope_adopt(nursery, task, target->daemon);
-        if (hdi_unlikely(err)) return give_up(target, task, err);
+        const int err =
+            hdi_likely(!target->payer)
+                ? hdi_scope_adopt(nursery, task, target->daemon)
+                : hdi_scope_adopt_for(nursery, task, target->daemon, target->payer);
+        if (hdi_unlikely(err)) return give_up_shown(target, task, handle != NULL, err);
     }
     if (handle) *handle = task;
     hdi_barrier_light(); /* Shutdown's walk sees the word, or we see that it began. */
@@ -471,17 +497,20 @@ struct hd_task *hdi_spawn_strand(struct hdi_worker *worker, hd_fn *fn)
     }
     set_fiber(&target, task, fn, NULL, bytes);
     hdi_fiber_prepare(task, stack);
-    hdi_store_release(&task->word, hdi_word_new(false)); /* W */
     hdi_count_visibly(&worker->counters.submitted);
-    hdi_digest_add(worker->digest, HDI_EVENT_SPAWN, task->id);
     return task;
+}
+
+void hdi_spawn_show_strand(struct hdi_worker *worker, struct hd_task *strand)
+{
+    hdi_store_release(&strand->word, hdi_word_new(false)); /* W */
+    hdi_digest_add(worker->digest, HDI_EVENT_SPAWN, strand->id);
 }
 
 void hdi_spawn_no_strand(struct hdi_worker *worker, struct hd_task *strand)
 {
     hdi_context_fini(&strand->fiber.context);
     hdi_stack_give(&worker->stacks, strand->fiber.stack);
-    hdi_store_relaxed(&strand->word, 0); /* TASK-3; the slab publishes it. */
     hdi_sched_free(strand);
     hdi_count_visibly(&worker->counters.completed);
 }

@@ -29,14 +29,20 @@ static void end_task(struct hdi_worker *worker, struct hd_task *task, int result
     if (held) hdi_scope_child_gone(held);
 }
 
-static void die_of_overflow(const struct hd_task *task)
+struct hdi_overflow_info hdi_worker_overflow_info(const struct hd_task *task)
 {
-    const struct hdi_overflow_info info = {
+    return (struct hdi_overflow_info){
         .id = task->id,
         .name = hdi_task_name(task),
         .site = task->site,
         .stack_bytes = task->fiber.stack->bytes,
+        .job = hdi_jobs_runs(task),
     };
+}
+
+static void die_of_overflow(const struct hd_task *task)
+{
+    const struct hdi_overflow_info info = hdi_worker_overflow_info(task);
     hdi_overflow_die(&info);
 }
 
@@ -196,6 +202,14 @@ static __attribute__((noinline)) void settle_unusual(struct hdi_exec *exec)
         task->resumes = true;
         hdi_sched_submit(task);
         return;
+    case HDI_AFTER_LONG_RUN:
+        task->resumes = true;
+        if (task->unusual & HDI_UNUSUAL_PINNED) {
+            hdi_find_deliver(worker, task);
+        } else {
+            hdi_find_submit_behind(worker, task);
+        }
+        return;
     case HDI_AFTER_HOLD: return;
     case HDI_AFTER_ERRAND:
         worker->errand(worker, worker->errand_arg);
@@ -234,7 +248,10 @@ noreturn void hdi_sched_exit(struct hdi_exec *exec)
 {
     struct hdi_worker *worker = (struct hdi_worker *)exec;
     struct hd_task *task = exec->current;
-    if (hdi_unlikely(task->unusual)) leave_unusual(task);
+    if (hdi_unlikely(task->unusual)) {
+        hdi_jobs_check_joined(worker);
+        leave_unusual(task);
+    }
     exec->dead = task->fiber.context;
     exec->dead_stack = task->fiber.stack;
     if (task->unusual & HDI_UNUSUAL_SAVE_FP) exec->left_fp = &worker->dead_fp;
@@ -357,6 +374,15 @@ static inline void reckon(struct hdi_worker *worker)
     worker->tick += used;
     worker->clock_left -= used;
     worker->granted = worker->quick = 0;
+}
+
+/* Timers that nobody watches are fired before another long run begins. */
+void hdi_sched_long_run(struct hdi_exec *exec)
+{
+    struct hdi_worker *worker = (struct hdi_worker *)exec;
+    reckon(worker); /* What is left of the grant is taken back. */
+    worker->clock_left = 1;
+    hdi_keeper_stand_in(worker);
 }
 
 /* Inlined into the loop, so that the switch inside is the loop's own (ctx/jump.h). */
@@ -492,7 +518,7 @@ static int64_t sleep_until(struct hdi_worker *worker)
 
 static bool sees_work(struct hdi_worker *worker)
 {
-    return hdi_find_visible(worker->dispatcher) || hdi_inject_length(&worker->inbox) > 0;
+    return hdi_find_sees(worker) || hdi_inject_length(&worker->inbox) > 0;
 }
 
 static void sleep_until_claimed(struct hdi_worker *worker, bool all_parked)

@@ -15,9 +15,10 @@
  *   3. the local queue
  *   4. the LIFO slot again, if the cap held it back and the queue is empty
  *   5. the inbox, where tasks are that only this worker may run; the injection queue: a
- *      fair share goes to the local queue, where thieves see it
- *   6. search: steal tasks or jobs from others, a bounded scan from a random start, and the injection
- *      queue, for some rounds; on the last round also LIFO slots of stuck workers
+ *      fair share goes to the local queue, where thieves see it; the oldest task behind
+ *      the others there, which ran for long before
+ *   6. search: steal tasks or jobs from others, a bounded scan from a random start, and the
+ *      injection queue, for some rounds; on the last round also LIFO slots of stuck workers
  *   7. park
  *
  * Fairness (exact, and reached: tests/sim/fairness_test.c), in runs of one worker, with
@@ -26,10 +27,13 @@
  *              every I-th run may be an injected task's: ceil(m * I / (I - 1)) in all.
  *              Other tasks never get ahead of it, unless the ring overflows while it is
  *              in the newer half, or the worker is stuck in a task (sched/monitor.h): it
- *              then starts again in the injection queue.
- *   injection  at place k (from 0): it leaves the queue within I * ceil((k + 1) / 4) runs
- *              of any one worker; within I * (k + 1) where that one's ring is full, and
- *              twice that under the local policy.
+ *              then starts again behind in the injection queue.
+ *   injection  at place k (from 0): it leaves the queue within I * n runs of any one
+ *              worker, n = ceil((k + 1) / 4); n = k + 1 where that one's ring is full;
+ *              twice that under the local policy. While tasks wait behind, and A =
+ *              HDI_INJECT_AGE: n + ceil(n / A) in the place of n.
+ *   behind     at place k: it leaves the queue within I * (A + 1) * (k + 1) runs of any one
+ *              worker but the reserve (sched/monitor.h); twice that under the local policy.
  *   inbox      at place k: within 2 * I * (k + 1) runs of its worker.
  *   deque      newer tasks overtake, but with q older ones it runs within I * (q + 1)
  *              runs, twice that while the injection queue is never empty.
@@ -100,9 +104,10 @@ static inline void hdi_count(_Atomic(uint64_t) *counter)
 struct hdi_watch {
     uint64_t polls;  /* at its last look */
     int64_t same_ns; /* how long they had been the same by then, as far as it looked */
-    int64_t cpu_ns;  /* what the thread had used of a CPU when that began */
+    int64_t cpu_ns;  /* what the thread had used of a CPU when that began, or it was asked */
     bool asked;      /* the task to give way */
     bool stuck;      /* for so long that another has to do its work */
+    bool computes;   /* being stuck, it keeps a CPU busy */
     bool reported;
 };
 
@@ -122,6 +127,8 @@ struct hdi_worker {
     _Atomic(bool) alone;  /* sole, and there is no spare; dispatcher->grow writes, relaxed */
     _Atomic(bool) excused; /* spare: is to leave; dispatcher->grow writes, relaxed: looked at again
                             * under it */
+    _Atomic(bool) reserve; /* spare: leaves to others what is behind in the injection queue; the
+                            * monitor writes */
     unsigned nested;      /* stackless tasks run inside the poll of another */
     bool direct;          /* runs may be granted: not in sim */
     struct hdi_fp_control dead_fp; /* where an ended fiber's control words go */
@@ -186,6 +193,9 @@ void hdi_worker_end_search(struct hdi_worker *worker);
 
 /* Give the caches' content to the runtime, which goes on without this worker. */
 void hdi_worker_give_back(struct hdi_worker *worker);
+
+/* What there is to say of a fiber that overflowed. Async-signal-safe. */
+struct hdi_overflow_info hdi_worker_overflow_info(const struct hd_task *task);
 
 /* Run one task that was taken from a queue. */
 void hdi_worker_run(struct hdi_worker *worker, struct hd_task *task);

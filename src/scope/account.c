@@ -31,16 +31,16 @@ struct hdi_account *hdi_account_need(struct hd_task *task)
     for (unsigned i = 0; i < HD_RESOURCES; i++) open_line(account, i);
     account->slice[HDI_FREE] = HDI_LAVISH;
     extras->account = account;
-    task->credit = 0; /* It pays directly no longer. */
+    task->credit = (struct hdi_credit){0, 0}; /* It pays directly no longer. */
     return account;
 }
 
 /* Put what is in the task's credit back to the slices: everything below works on those. */
 static void gather(struct hd_task *task, struct hdi_account *account)
 {
-    account->slice[HD_OPS] += task->credit % HDI_CREDIT_CHANNEL;
-    account->slice[HD_CHANNEL_OPS] += task->credit / HDI_CREDIT_CHANNEL;
-    task->credit = 0;
+    account->slice[HD_OPS] += task->credit.ops + task->credit.channel;
+    account->slice[HD_CHANNEL_OPS] += task->credit.channel;
+    task->credit = (struct hdi_credit){0, 0};
 }
 
 /* In sim every call comes here, because ops are the clock. */
@@ -49,16 +49,29 @@ static bool has_credit(const struct hd_task *task)
     return task->runtime->world->kind != HD_WORLD_SIM;
 }
 
-/* And out again. */
-static void pour(struct hd_task *task, struct hdi_account *account)
+/* Whether the task makes calls of both kinds: since it was poured last the other kind has used
+ * some, or then this one got nothing. */
+static bool is_mixed(const struct hd_task *task, const struct hdi_account *account, bool channel)
+{
+    const struct hdi_credit *poured = &account->poured;
+    if (channel) return poured->channel == 0 || poured->ops > task->credit.ops;
+    return poured->ops == 0 || poured->channel > task->credit.channel;
+}
+
+/* And out again: all for calls of one kind, or half for each. What the other kind lacks then comes
+ * back here first. */
+static void pour(struct hd_task *task, struct hdi_account *account, bool channel, bool mixed)
 {
     int64_t *slice = account->slice;
     if (!has_credit(task)) return;
-    const uint32_t ops = (uint32_t)hdi_less(slice[HD_OPS], HDI_CREDIT_MAX);
-    const uint32_t channel_ops = (uint32_t)hdi_less(slice[HD_CHANNEL_OPS], HDI_CREDIT_MAX);
-    task->credit = channel_ops * HDI_CREDIT_CHANNEL + ops;
-    slice[HD_OPS] -= ops;
-    slice[HD_CHANNEL_OPS] -= channel_ops;
+    const int64_t share = mixed ? slice[HD_OPS] / 2 : channel ? slice[HD_OPS] : 0;
+    const int64_t most = hdi_less(slice[HD_CHANNEL_OPS], HDI_CREDIT_MAX);
+    const int64_t channel_calls = hdi_less(share, most);
+    const int64_t calls = hdi_less(slice[HD_OPS] - channel_calls, HDI_CREDIT_MAX);
+    task->credit = (struct hdi_credit){(int16_t)calls, (int16_t)channel_calls};
+    account->poured = task->credit;
+    slice[HD_OPS] -= calls + channel_calls;
+    slice[HD_CHANNEL_OPS] -= channel_calls;
 }
 
 /* What is drawn in slices from a pool. */
@@ -100,7 +113,7 @@ void hdi_account_tell(void)
         const int64_t used = account->joined[i] ? take_used(account, i) : 0;
         if (used > 0) hdi_pool_tell(account->pool->source[i], i, used);
     }
-    if (!account->asking) pour(task, account); /* Else a payment is under way. */
+    if (!account->asking) pour(task, account, false, true); /* Else a payment is under way. */
 }
 
 /* ---- drawing ---- */
@@ -252,15 +265,15 @@ static int pay(struct hd_task *task, struct hdi_account *account, unsigned resou
     return 0;
 }
 
-/* The credit of a task without an account is how many calls it has paid for one by one, from 1, and
- * HDI_CREDIT_OVER, of which something is left by whatever a call subtracts: so it is no credit. */
+/* The credit of a task without an account says, below 0, how many calls it has paid for one by
+ * one. */
 enum { DIRECTLY_MAX = 4 };
 
 /* Pay without an account, if nothing is in the way. */
 static bool pay_directly(struct hd_task *task, const struct hdi_pool *pool, unsigned resource,
                          unsigned ops)
 {
-    if (pool->limits || (task->credit & ~HDI_CREDIT_OVER) == DIRECTLY_MAX) return false;
+    if (pool->limits || task->credit.ops == -DIRECTLY_MAX) return false;
     struct hdi_pool *first = pool->source[HD_OPS];
     struct hdi_pool *second = resource == HDI_FREE ? NULL : pool->source[resource];
     if (first && !hdi_pool_take(first, HD_OPS, ops)) return false;
@@ -268,14 +281,14 @@ static bool pay_directly(struct hd_task *task, const struct hdi_pool *pool, unsi
         if (first) hdi_pool_unconsume(first, HD_OPS, ops);
         return false;
     }
-    task->credit = (task->credit + 1) | HDI_CREDIT_OVER;
+    task->credit.ops--;
     return true;
 }
 
 /* It is METERED for another reason. */
 static int pay_nothing(struct hd_task *task)
 {
-    if (has_credit(task)) task->credit = HDI_CREDIT_MAX * HDI_CREDIT_CHANNEL + HDI_CREDIT_MAX;
+    if (has_credit(task)) task->credit = (struct hdi_credit){HDI_CREDIT_MAX, HDI_CREDIT_MAX};
     return 0;
 }
 
@@ -288,9 +301,11 @@ static __attribute__((noinline)) int pay_slowly(struct hd_task *task, unsigned r
     struct hdi_account *account = hdi_account_need(task);
     if (!account) return -EDQUOT; /* Not to be counted is not to be done. */
     if (account->asking) return 0;
+    const bool channel = resource == HD_CHANNEL_OPS;
+    const bool mixed = is_mixed(task, account, channel);
     gather(task, account);
     const int err = pay(task, account, resource, ops, now);
-    pour(task, account);
+    pour(task, account, channel, mixed);
     return err;
 }
 

@@ -126,6 +126,7 @@ static struct hdi_pool *new_pool(struct hdi_pool *around, struct hd_runtime *run
     pool->recharge_arg = options->recharge_arg;
     pool->budgeted = options->budget != NULL;
     set_refill(pool, options);
+    hdi_list_init(&pool->spawns);
     for (unsigned i = 0; i < HD_RESOURCES; i++) {
         hdi_list_init(&pool->lines[i].queue);
         pool->source[i] = hdi_pool_up(pool, i);

@@ -9,7 +9,7 @@
  *
  *   POOL-1  For each resource that a pool counts, whenever its lock is free,
  *           given = remaining + granted + consumed, and none of them is negative.
- *   POOL-2  granted = what live accounts hold + what pools inside were given.
+ *   POOL-2  granted = what live accounts and nurseries hold + what pools inside were given.
  *   POOL-3  Who waits stands in the queue of what it waits for, in the order of the tickets. When
  *           the lock is given back, the first in each wants more than remains.
  *   POOL-4  If a pool is refilled and somebody waits, one of them, the keeper, has a timer for the
@@ -18,13 +18,18 @@
  *   POOL-5  Locks are taken from the inside outwards. Nothing is called with one held.
  *   POOL-6  A pool's memory stays for its nursery, ledgers, and the pools inside. A closed one
  *           counts nothing: what comes back to it goes on outwards.
+ *   POOL-7  Nurseries draw spawn_count in slices, for all who spawn into them: a spawn has the
+ *           nursery's lock anyway. Who finds the pool dry takes back what they have not used: with
+ *           the pool's lock held it tries theirs, and never waits for one. So spawn_count ends
+ *           exactly at the limit, and who looks at the pool sees what was used.
  *
  * An account is a task's own. Ops and channel_ops are drawn in slices, which the task uses up
  * without a lock or an atomic operation: a slice is a part of what remains, the smaller the more
  * tasks share it, so that the last unit can be had. In live the slices lie in the task's credit
- * (task/task.h), where calls find them without coming here. The other resources are drawn one by
- * one, and are consumed at once: they end exactly at the limit, whoever holds what. A task that
- * never makes a call has no account; one that makes few pays for each, and has none either.
+ * (task/task.h), where calls find them without coming here. Memory and syscalls are drawn one by
+ * one, and are consumed at once: they end exactly at the limit, whoever holds what. spawn_count
+ * does too (POOL-7). A task that never makes a call has no account; one that makes few pays for
+ * each, and has none either.
  *
  *   ACCOUNT-1  For what is drawn in slices, held >= slice + credit >= 0: the difference was used,
  *              and the pool learns of it at the next draw, or the end.
@@ -36,7 +41,7 @@
  *   Slices by worker, as caches of the pool: fewer, so less is out of reach of others, and no
  *   memory for a task. But to get them back, for a task that moved or a pool that ends, takes a
  *   barrier in every call, or a lock.
- *   Slices of spawn_count: a task that spawned once and waits would hold what others lack.
+ *   Slices of spawn_count by task: one that spawned once and waits would hold what others lack.
  */
 #ifndef HDI_SCOPE_BUDGET_H
 #define HDI_SCOPE_BUDGET_H
@@ -114,6 +119,7 @@ struct hdi_pool {
     struct hdi_draw *keeper;     /* POOL-4; NULL: nobody */
     uint64_t tickets;
     int64_t refilled_ns;         /* when it was refilled last */
+    struct hdi_list spawns;      /* nurseries that hold spawn_count (POOL-7) */
     struct hdi_line lines[HD_RESOURCES];
 };
 
@@ -205,6 +211,24 @@ static inline bool hdi_pool_take(struct hdi_pool *pool, unsigned resource, int64
     return had;
 }
 
+/* Draw a slice of spawn_count for the nursery, and use one. Context: the nursery's lock. Returns
+ * false if there is none: it may be that other nurseries hold some, or that a refill is due. */
+bool hdi_spawns_draw(struct hdi_nursery *nursery, struct hdi_pool *pool);
+
+/* What the nursery has not used goes back. Context: nobody spawns into it any more. */
+void hdi_spawns_end(struct hdi_nursery *nursery);
+
+/* Use one. As above. */
+static inline bool hdi_spawns_take(struct hdi_nursery *nursery, struct hdi_pool *pool)
+{
+    struct hdi_spawns *spawns = &nursery->spawns;
+    if (hdi_unlikely(spawns->pool != pool || spawns->left == 0)) {
+        return hdi_spawns_draw(nursery, pool);
+    }
+    spawns->left--;
+    return true;
+}
+
 static inline void hdi_pool_ref(struct hdi_pool *pool)
 {
     hdi_fetch_add_relaxed(&pool->refs, 1); /* The caller knows that it stays. */
@@ -228,6 +252,7 @@ struct hdi_account {
     int64_t held[HD_RESOURCES];      /* granted by the source (ACCOUNT-1) */
     int64_t limit[HD_RESOURCES];     /* of per_task, not drawn yet; or HD_UNLIMITED. Of memory:
                                       * per_task itself */
+    struct hdi_credit poured;        /* the task's credit as it was last made of the slices */
     bool joined[HD_RESOURCES];       /* it is among the sharers of its source's line */
     bool asking;                     /* in the recharge callback, which pays nothing */
     struct hdi_ledger *ledger;       /* NULL: no block yet */
@@ -255,9 +280,9 @@ static inline struct hdi_account *hdi_account_of(const struct hd_task *task)
 /* What it holds that was drawn in slices, or need not be. */
 static inline int64_t hdi_account_slice(const struct hd_task *task, unsigned resource)
 {
-    const uint32_t credit = resource == HD_OPS           ? task->credit % HDI_CREDIT_CHANNEL
-                            : resource == HD_CHANNEL_OPS ? task->credit / HDI_CREDIT_CHANNEL
-                                                         : 0;
+    const int credit = resource == HD_OPS           ? task->credit.ops + task->credit.channel
+                       : resource == HD_CHANNEL_OPS ? task->credit.channel
+                                                    : 0;
     return hdi_account_of(task)->slice[resource] + credit;
 }
 
@@ -266,24 +291,37 @@ static inline bool hdi_account_pay_one(struct hd_task *task, unsigned resource)
 {
     struct hdi_extras *extras = hdi_task_extras(task);
     struct hdi_account *account = extras ? extras->account : NULL;
-    if (!account || task->credit % HDI_CREDIT_CHANNEL == 0) return false;
+    if (!account || task->credit.ops <= 0) return false;
     if (hdi_load_relaxed(&extras->exhausted)) return false; /* It may no longer be. */
     struct hdi_pool *source = account->pool->source[resource];
     int64_t *own = source ? &account->limit[resource] : &account->slice[resource];
     if (*own < 1 || (source && !hdi_pool_take(source, resource, 1))) return false;
     if (*own != HD_UNLIMITED) --*own;
-    task->credit--;
+    task->credit.ops--;
     return true;
 }
 
-/* The same with the right to do so: a task without rights spawns into its own nursery, or one
- * that it has opened. */
-static inline bool hdi_account_spawns(struct hd_task *spawner, const struct hdi_nursery *nursery)
+/* ---- spawns ---- */
+
+static inline struct hdi_pool *hdi_nursery_payer(const struct hdi_nursery *nursery)
+{
+    const struct hdi_pool *pool = nursery->pool;
+    return !nursery->rights && pool && !pool->limits ? pool->source[HD_SPAWN_COUNT] : NULL;
+}
+
+/* The pool out of which the nursery pays for a spawn, if the spawner has the right and an op to
+ * pay: a task without rights spawns into its own nursery, or one that it has opened. Otherwise
+ * NULL. */
+static inline struct hdi_pool *hdi_account_payer(const struct hd_task *spawner,
+                                                 const struct hdi_nursery *nursery)
 {
     const struct hdi_nursery *own = spawner->nursery;
-    if (!nursery || !own || own->rights) return false;
-    if (nursery != own && nursery->scope.owner != spawner) return false;
-    return hdi_account_pay_one(spawner, HD_SPAWN_COUNT);
+    if (spawner->credit.ops <= 0 || !own) return NULL;
+    struct hdi_pool *payer = own->payer;
+    if (!payer) return NULL;
+    if (nursery != own && nursery->scope.owner != spawner) return NULL;
+    const struct hdi_extras *extras = hdi_task_extras(spawner);
+    return hdi_load_relaxed(&extras->exhausted) ? NULL : payer; /* It may no longer be. */
 }
 
 /* scope/alloc.c */

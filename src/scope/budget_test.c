@@ -16,6 +16,7 @@ static struct hdi_pool *new_pool(struct hdi_pool *around, int64_t amount)
     hdi_store_relaxed(&pool->refs, 1);
     pool->around = around;
     if (around) hdi_pool_ref(around);
+    hdi_list_init(&pool->spawns);
     pool->counts = 1u << HD_OPS | 1u << HD_SPAWN_COUNT | 1u << HD_MEMORY;
     for (unsigned i = 0; i < HD_RESOURCES; i++) {
         hdi_list_init(&pool->lines[i].queue);
@@ -123,24 +124,20 @@ TEST(closed_pools_count_nothing)
 
 /* ---- credit ---- */
 
-/* Whatever a call costs, it takes no more than there is, and nothing of one half from the other. */
+/* Whatever a call costs, it takes no more than there is, and nothing of the other kind. */
 TEST(credit_is_paid_in_full_or_not_at_all)
 {
-    static const uint32_t costs[] = {0, 1, 2, 7, HDI_CREDIT_MAX - 1, HDI_CREDIT_MAX};
-    static const uint32_t halves[] = {0, 1, 2, 6, 7, HDI_CREDIT_MAX - 1, HDI_CREDIT_MAX};
+    static const unsigned costs[] = {0, 1, 2, 7, HDI_CREDIT_MAX, HDI_CREDIT_MAX + 1u, UINT32_MAX};
+    static const int16_t credits[] = {0, 1, 2, 6, 7, HDI_CREDIT_MAX - 1, HDI_CREDIT_MAX};
     struct hd_task task = {.word = 0};
-    for (int i = 0; i < 7 * 7 * 7; i++) {
-        const uint32_t ops = halves[i % 7], channel_ops = halves[i / 7 % 7], k = (uint32_t)i / 49;
-        const bool channel = k == 6;
-        const uint32_t cost = channel ? 1 : costs[k];
-        const bool enough = cost <= ops && (!channel || channel_ops > 0);
-        task.credit = channel_ops * HDI_CREDIT_CHANNEL + ops;
-        const uint32_t before = task.credit;
-        const uint32_t price = channel ? HDI_CREDIT_CHANNEL + 1 : cost;
-        EXPECT_EQ(hdi_credit_pay(&task, HDI_METERED, price), enough);
-        EXPECT_EQ(task.credit, enough ? before - price : before);
-        EXPECT(!hdi_credit_pay(&task, HDI_METERED | HDI_GIVE_WAY, price));
-        EXPECT(!hdi_credit_pay(&task, HDI_METERED | HDI_CANCELLED, price));
+    for (int i = 0; i < 7 * 7; i++) {
+        const int16_t credit = credits[i % 7];
+        const unsigned cost = costs[i / 7];
+        const bool enough = cost <= (unsigned)credit;
+        task.credit = (struct hdi_credit){credit, 3};
+        EXPECT_EQ(hdi_credit_pay(&task, cost), enough);
+        EXPECT_EQ(task.credit.ops, enough ? credit - (int)cost : credit);
+        EXPECT_EQ(task.credit.channel, 3);
     }
 }
 
@@ -148,15 +145,90 @@ TEST(credit_is_paid_in_full_or_not_at_all)
 TEST(no_credit_is_not_taken_for_some)
 {
     struct hd_task task = {.word = 0};
-    for (uint32_t calls = 0; calls <= 4; calls++) {
-        const uint32_t none = calls ? HDI_CREDIT_OVER | calls : 0;
-        for (uint32_t cost = 1; cost <= HDI_CREDIT_MAX; cost++) {
-            task.credit = none;
-            EXPECT(!hdi_credit_pay(&task, HDI_METERED, cost));
+    for (int16_t calls = 0; calls <= 4; calls++) {
+        for (unsigned cost = 1; cost <= HDI_CREDIT_MAX + 1u; cost++) {
+            task.credit = (struct hdi_credit){(int16_t)-calls, 0};
+            EXPECT(!hdi_credit_pay(&task, cost));
+            EXPECT_EQ(task.credit.ops, -calls);
         }
-        task.credit = none;
-        EXPECT(!hdi_credit_pay(&task, HDI_METERED, HDI_CREDIT_CHANNEL + 1));
     }
+}
+
+/* Only who is METERED, and nothing else, goes on after a payment. */
+TEST(a_payment_is_not_all_that_a_word_may_ask_for)
+{
+    EXPECT(hdi_only_pays(HDI_METERED | HDI_NOTIFIED));
+    EXPECT(!hdi_only_pays(HDI_METERED | HDI_GIVE_WAY));
+    EXPECT(!hdi_only_pays(HDI_METERED | HDI_CANCELLED));
+    EXPECT(!hdi_only_pays(HDI_METERED | HDI_IN_CANCELLED));
+    EXPECT(!hdi_only_pays(0));
+}
+
+/* ---- spawns ---- */
+
+static int64_t spawns_given(const struct hdi_pool *pool)
+{
+    const struct hdi_line *line = &pool->lines[HD_SPAWN_COUNT];
+    return line->remaining + line->granted + line->consumed;
+}
+
+/* Nurseries hold slices; of the last units there is none that somebody cannot have. */
+TEST(spawns_end_exactly_at_the_limit)
+{
+    enum { NURSERIES = 7, LIMIT = 1000 };
+    struct hdi_pool *pool = new_pool(NULL, LIMIT);
+    static struct hdi_nursery nurseries[NURSERIES];
+    int64_t taken = 0, dry = 0;
+    for (unsigned i = 0; dry < NURSERIES; i++) {
+        struct hdi_nursery *n = &nurseries[i % 3 ? 0 : i % NURSERIES];
+        struct hdi_draw one = {.resource = HD_SPAWN_COUNT, .need = 1, .ticket = HDI_NO_TICKET};
+        const bool took = hdi_spawns_take(n, pool) || hdi_pool_draw(pool, &one) == 1;
+        taken += took;
+        dry += !took;
+        EXPECT_EQ(spawns_given(pool), LIMIT); /* POOL-1 */
+    }
+    EXPECT_EQ(taken, LIMIT);
+    EXPECT_EQ(hdi_pool_remaining(pool, HD_SPAWN_COUNT), 0);
+    EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].consumed, LIMIT);
+    EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].granted, 0);
+    EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].sharers, 0);
+    hdi_pool_unref(pool);
+}
+
+TEST(a_nursery_gives_back_the_spawns_it_did_not_use)
+{
+    struct hdi_pool *pool = new_pool(NULL, 1000), *other = new_pool(NULL, 10);
+    static struct hdi_nursery n;
+    EXPECT(hdi_spawns_take(&n, pool));
+    EXPECT_EQ(n.spawns.held, 256);
+    EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].granted, 256);
+    EXPECT(hdi_spawns_take(&n, other)); /* One of another pool is consumed at once. */
+    EXPECT_EQ(other->lines[HD_SPAWN_COUNT].consumed, 1);
+    EXPECT(hdi_spawns_take(&n, pool));
+    hdi_spawns_end(&n);
+    hdi_spawns_end(&n);
+    EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].consumed, 2);
+    EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].remaining, 998);
+    EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].granted, 0);
+    hdi_pool_unref(pool);
+    hdi_pool_unref(other);
+}
+
+/* Who wants to grant, remove or look at what nurseries hold gets it. */
+TEST(what_nurseries_hold_is_taken_back_for_others)
+{
+    struct hdi_pool *pool = new_pool(NULL, 100);
+    static struct hdi_nursery a, b;
+    EXPECT(hdi_spawns_take(&a, pool) && hdi_spawns_take(&b, pool));
+    EXPECT(!hdi_pool_grant(pool, HD_SPAWN_COUNT, 99));
+    EXPECT(hdi_pool_grant(pool, HD_SPAWN_COUNT, 98));
+    hdi_pool_ungrant(pool, HD_SPAWN_COUNT, 98);
+    EXPECT(hdi_spawns_take(&a, pool));
+    EXPECT(hdi_pool_remove(pool, HD_SPAWN_COUNT, 97));
+    EXPECT(!hdi_spawns_take(&a, pool) && !hdi_spawns_take(&b, pool));
+    EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].given, 3);
+    EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].consumed, 3);
+    hdi_pool_unref(pool);
 }
 
 /* ---- accounts ---- */

@@ -77,9 +77,11 @@ const char *hd_reason_name(hd_reason reason)
 static void give_way(struct hd_task *task)
 {
     hdi_word_gave_way(&task->word);
-    hdi_exec_self()->ops = 0;
+    struct hdi_exec *exec = hdi_exec_self();
+    exec->ops = 0;
     if (task->unusual & HDI_UNUSUAL_HOLDS) return;
-    hdi_fiber_leave(hdi_exec_self(), HDI_AFTER_YIELD);
+    hdi_sched_long_run(exec);
+    hdi_fiber_leave(exec, HDI_AFTER_LONG_RUN);
 }
 
 /* In sim long is counted in ops: the same for every run of a seed. */
@@ -117,7 +119,7 @@ int hd_checkpoint(unsigned ops)
     if (!task) return 0;
     const uint64_t word = hdi_load_relaxed(&task->word); /* What is missed is seen next time. */
     if (hdi_likely(!(word & HDI_ATTENTION))) return 0;
-    if (ops <= HDI_CREDIT_MAX && hdi_credit_pay(task, word, ops)) return 0;
+    if (hdi_only_pays(word) && hdi_credit_pay(task, ops)) return 0;
     return attend(task, HDI_COST_CALL, ops, false);
 }
 

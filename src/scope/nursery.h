@@ -17,6 +17,14 @@
 #include "scope/nursery_state.h"
 #include "scope/scope.h"
 
+/* What a nursery has drawn of spawn_count for those who spawn into it (POOL-7). */
+struct hdi_spawns {
+    struct hdi_pool *pool;  /* from here; NULL: from nowhere. It and `among` change with the locks
+                             * of both held, the others with the nursery's */
+    struct hdi_list among;  /* pool->spawns */
+    int64_t held, left;     /* granted; of that, not used yet */
+};
+
 struct hdi_nursery {
     struct hdi_scope scope; /* first */
     hd_on_error_fn *on_error_fn; /* constant, as are those up to supervisor */
@@ -28,6 +36,8 @@ struct hdi_nursery {
     struct hdi_pool *pool;     /* what its tasks draw from; NULL: nothing is counted */
     struct hdi_pool *own_pool; /* the same, if it is this nursery's; NULL */
     struct hdi_rights *rights; /* what its tasks may do; NULL: everything */
+    struct hdi_pool *payer;    /* what counts the spawns of its tasks, if they have no other limit;
+                                * NULL: nothing, or they have */
     struct hdi_supervisor *supervisor; /* NULL: none */
 
     uint8_t state;          /* hd_nursery_state */
@@ -35,6 +45,7 @@ struct hdi_nursery {
     bool polled;            /* its owner, a stackless task, is to be woken when all have ended */
     bool reported;          /* overdue children were */
     struct hdi_list children, told;
+    struct hdi_spawns spawns;
     uint32_t daemons;
     uint64_t spawned, succeeded, failed, cancelled, winner;
     uint64_t votes;         /* successes of those that are no daemons */

@@ -136,6 +136,91 @@ static void serve_and_unlock(struct hdi_pool *pool, unsigned resource)
     hdi_wakeups_go(&wakeups);
 }
 
+/* ---- spawns ---- */
+
+static struct hdi_nursery *nursery_among(struct hdi_list *among)
+{
+    return (struct hdi_nursery *)((char *)among - offsetof(struct hdi_nursery, spawns.among));
+}
+
+/* Context: lock; the nursery's, or nobody spawns into it. */
+static void return_spawns(struct hdi_pool *pool, struct hdi_spawns *spawns)
+{
+    struct hdi_line *line = &pool->lines[HD_SPAWN_COUNT];
+    say_used(line, spawns->held - spawns->left);
+    line->granted -= spawns->left;
+    line->remaining += spawns->left;
+    line->sharers--;
+    hdi_line_check(line);
+    hdi_list_remove(&spawns->among);
+    spawns->pool = NULL;
+    spawns->held = spawns->left = 0;
+}
+
+/* Take back what nurseries hold (POOL-7). Context: lock. Returns false if one of them is busy. */
+static bool try_to_collect(struct hdi_pool *pool)
+{
+    while (!hdi_list_empty(&pool->spawns)) {
+        struct hdi_nursery *nursery = nursery_among(pool->spawns.next);
+        if (!hdi_lock_try(&nursery->scope.base.lock)) return false;
+        return_spawns(pool, &nursery->spawns);
+        hdi_lock_give(&nursery->scope.base.lock);
+    }
+    return true;
+}
+
+/* The same for good. Context: lock, which is given back meanwhile: who has the nursery's may want
+ * it. */
+static void collect(struct hdi_pool *pool, unsigned resource)
+{
+    if (resource != HD_SPAWN_COUNT) return;
+    while (!try_to_collect(pool)) {
+        hdi_lock_give(&pool->base.lock);
+        hdi_thread_yield();
+        hdi_lock_take(&pool->base.lock);
+    }
+}
+
+static bool draw_spawns(struct hdi_pool *pool, struct hdi_nursery *nursery)
+{
+    enum { MOST = 256 };
+    struct hdi_line *line = &pool->lines[HD_SPAWN_COUNT];
+    struct hdi_spawns *spawns = &nursery->spawns;
+    if (spawns->pool) return_spawns(pool, spawns); /* All of it was used. */
+    if (line->remaining == 0) return false;
+    const int64_t share = line->remaining / (2 * ((int64_t)line->sharers + 1));
+    const int64_t slice = hdi_less(share > 1 ? share : 1, MOST);
+    line->remaining -= slice;
+    line->granted += slice;
+    line->sharers++;
+    hdi_line_check(line);
+    hdi_list_push_back(&pool->spawns, &spawns->among);
+    spawns->pool = pool;
+    spawns->held = slice;
+    spawns->left = slice - 1;
+    return true;
+}
+
+bool hdi_spawns_draw(struct hdi_nursery *nursery, struct hdi_pool *pool)
+{
+    struct hdi_pool *other = nursery->spawns.pool;
+    /* Its owner and its children may pay from different ones. */
+    if (other && other != pool) return hdi_pool_take(pool, HD_SPAWN_COUNT, 1);
+    hdi_lock_take(&pool->base.lock);
+    const bool drawn = draw_spawns(pool, nursery);
+    hdi_lock_give(&pool->base.lock);
+    return drawn;
+}
+
+void hdi_spawns_end(struct hdi_nursery *nursery)
+{
+    struct hdi_pool *pool = nursery->spawns.pool;
+    if (!pool) return;
+    hdi_lock_take(&pool->base.lock);
+    if (nursery->spawns.pool) return_spawns(pool, &nursery->spawns);
+    hdi_lock_give(&pool->base.lock);
+}
+
 /* ---- refills ---- */
 
 /* Whatever of `amount` there is, for a pool inside. Context: that one's lock. */
@@ -143,6 +228,7 @@ static int64_t grant_most(struct hdi_pool *pool, unsigned resource, int64_t amou
 {
     struct hdi_line *line = &pool->lines[resource];
     hdi_lock_take(&pool->base.lock);
+    if (resource == HD_SPAWN_COUNT) (void)try_to_collect(pool); /* It must not be given back. */
     amount = line->waiting ? 0 : hdi_less(amount, line->remaining);
     line->remaining -= amount;
     line->granted += amount;
@@ -216,6 +302,7 @@ int64_t hdi_pool_draw(struct hdi_pool *pool, struct hdi_draw *draw)
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
     hdi_pool_refresh(pool);
     hdi_lock_take(&pool->base.lock);
+    if (line->remaining < draw->need) collect(pool, draw->resource);
     say_used(line, draw->used);
     line->sharers += draw->joins;
     draw->used = 0;
@@ -349,6 +436,7 @@ bool hdi_pool_grant(struct hdi_pool *pool, unsigned resource, int64_t amount)
     struct hdi_line *line = &pool->lines[resource];
     hdi_pool_refresh(pool);
     hdi_lock_take(&pool->base.lock);
+    if (line->remaining < amount) collect(pool, resource);
     const bool enough = line->waiting == 0 && line->remaining >= amount;
     if (enough) {
         line->remaining -= amount;
@@ -391,6 +479,7 @@ bool hdi_pool_remove(struct hdi_pool *pool, unsigned resource, int64_t amount)
     struct hdi_line *line = &pool->lines[resource];
     hdi_pool_refresh(pool);
     hdi_lock_take(&pool->base.lock);
+    if (line->remaining < amount) collect(pool, resource);
     const bool enough = line->waiting == 0 && line->remaining >= amount;
     if (enough) {
         line->given -= amount;
@@ -416,6 +505,7 @@ int64_t hdi_pool_remaining(struct hdi_pool *pool, unsigned resource)
 {
     hdi_pool_refresh(pool);
     hdi_lock_take(&pool->base.lock);
+    collect(pool, resource);
     const int64_t remaining = pool->lines[resource].remaining;
     hdi_lock_give(&pool->base.lock);
     return remaining;
@@ -426,6 +516,7 @@ void hdi_pool_look(struct hdi_pool *pool, hd_budget_info *info)
     hd_budget_info seen = {.waiting = 0};
     hdi_pool_refresh(pool);
     hdi_lock_take(&pool->base.lock);
+    collect(pool, HD_SPAWN_COUNT);
     for (unsigned i = 0; i < HD_RESOURCES; i++) {
         const struct hdi_line *line = &pool->lines[i];
         const bool counts = hdi_pool_counts(pool, i);

@@ -325,12 +325,49 @@ static __attribute__((noinline)) int send_contended(struct hd_chan *chan, const 
     return send_holding(chan, item, deadline, task);
 }
 
+/* The task pays for it as it may, or gives way, or is told why it may not go on. */
+static __attribute__((noinline)) int send_attending(struct hd_chan *chan, const void *item,
+                                                    int64_t deadline, struct hd_task *task)
+{
+    const int err = hdi_attend(task, HDI_COST_CHANNEL, deadline == HD_NOW);
+    if (err) return err;
+    hdi_lock_take(&chan->base.lock);
+    return send_holding(chan, item, deadline, task);
+}
+
+/* It had no credit left. Context: the lock, which is given back. */
+static __attribute__((noinline)) int send_broke(struct hd_chan *chan, const void *item,
+                                                int64_t deadline, struct hd_task *task)
+{
+    hdi_lock_give(&chan->base.lock);
+    task->credit.channel++;
+    return send_attending(chan, item, deadline, task);
+}
+
+/* Most METERED tasks. The credit is used with the lock held: before, taking the lock would have to
+ * wait for the store, and that for three loads of which each needs the last. */
+HDI_ALWAYS_INLINE int send_paying(struct hd_chan *chan, const void *item, int64_t deadline,
+                                  struct hd_task *task, uint64_t word)
+{
+    if (hdi_unlikely(!hdi_only_pays(word))) return send_attending(chan, item, deadline, task);
+    if (hdi_unlikely(!hdi_lock_try(&chan->base.lock))) {
+        return send_attending(chan, item, deadline, task);
+    }
+    if (hdi_unlikely(--task->credit.channel < 0)) return send_broke(chan, item, deadline, task);
+    return send_holding(chan, item, deadline, task);
+}
+
 /* Everything that is called is called last: so nothing has to be kept over a call. */
 HDI_ALWAYS_INLINE int send(struct hd_chan *chan, const void *item, int64_t deadline)
 {
-    struct hd_task *task;
-    const int err = hdi_wait_enter_as(deadline, &task, HDI_COST_CHANNEL);
-    if (hdi_unlikely(err)) return err;
+    struct hd_task *task = hdi_task_self();
+    if (task) {
+        if (hdi_unlikely(task->kind != HDI_TASK_FIBER) && deadline != HD_NOW) return -EINVAL;
+        const uint64_t word = hdi_load_relaxed(&task->word); /* What is missed is seen next time. */
+        if (hdi_unlikely(word & HDI_ATTENTION)) {
+            return send_paying(chan, item, deadline, task, word);
+        }
+    }
     if (hdi_unlikely(!hdi_lock_try(&chan->base.lock))) {
         return send_contended(chan, item, deadline, task);
     }
@@ -445,12 +482,45 @@ static __attribute__((noinline)) int recv_contended(struct hd_chan *chan, void *
     return recv_holding(chan, item, deadline, task);
 }
 
+static __attribute__((noinline)) int recv_attending(struct hd_chan *chan, void *item,
+                                                    int64_t deadline, struct hd_task *task)
+{
+    const int err = hdi_attend(task, HDI_COST_CHANNEL, deadline == HD_NOW);
+    if (err) return err;
+    hdi_lock_take(&chan->base.lock);
+    return recv_holding(chan, item, deadline, task);
+}
+
+static __attribute__((noinline)) int recv_broke(struct hd_chan *chan, void *item, int64_t deadline,
+                                                struct hd_task *task)
+{
+    hdi_lock_give(&chan->base.lock);
+    task->credit.channel++;
+    return recv_attending(chan, item, deadline, task);
+}
+
+HDI_ALWAYS_INLINE int recv_paying(struct hd_chan *chan, void *item, int64_t deadline,
+                                  struct hd_task *task, uint64_t word)
+{
+    if (hdi_unlikely(!hdi_only_pays(word))) return recv_attending(chan, item, deadline, task);
+    if (hdi_unlikely(!hdi_lock_try(&chan->base.lock))) {
+        return recv_attending(chan, item, deadline, task);
+    }
+    if (hdi_unlikely(--task->credit.channel < 0)) return recv_broke(chan, item, deadline, task);
+    return recv_holding(chan, item, deadline, task);
+}
+
 /* As send(). */
 HDI_ALWAYS_INLINE int recv(struct hd_chan *chan, void *item, int64_t deadline)
 {
-    struct hd_task *task;
-    const int err = hdi_wait_enter_as(deadline, &task, HDI_COST_CHANNEL);
-    if (hdi_unlikely(err)) return err;
+    struct hd_task *task = hdi_task_self();
+    if (task) {
+        if (hdi_unlikely(task->kind != HDI_TASK_FIBER) && deadline != HD_NOW) return -EINVAL;
+        const uint64_t word = hdi_load_relaxed(&task->word); /* What is missed is seen next time. */
+        if (hdi_unlikely(word & HDI_ATTENTION)) {
+            return recv_paying(chan, item, deadline, task, word);
+        }
+    }
     if (hdi_unlikely(!hdi_lock_try(&chan->base.lock))) {
         return recv_contended(chan, item, deadline, task);
     }
@@ -472,22 +542,18 @@ int hd_chan_recv_try(hd_chan *chan, void *item)
     return recv(chan, item, HD_NOW);
 }
 
-/* ---- many ---- */
-
-/* At most so many while the lock is held. */
-enum { BATCH = HDI_MODEL ? 2 : 64 };
+/* ---- many, for chan_many.c ---- */
 
 static const void *nth(const struct hd_chan *chan, const void *items, size_t i)
 {
     return (const unsigned char *)items + i * chan->item_bytes;
 }
 
-/* Send what can be sent at once. Context: the lock. */
-static size_t send_batch(struct hd_chan *chan, const void *items, size_t count,
-                         struct hdi_wakeups *wakeups)
+size_t hdi_chan_send_batch(struct hd_chan *chan, const void *items, size_t count,
+                           struct hdi_wakeups *wakeups)
 {
     size_t sent = 0;
-    for (; sent < count && sent < BATCH; sent++) {
+    for (; sent < count; sent++) {
         const void *item = nth(chan, items, sent);
         if (hand_over_to(chan, item, wakeups)) continue;
         if (chan->closed || !has_room(chan) || put(chan, item) != SENT) break;
@@ -495,99 +561,17 @@ static size_t send_batch(struct hd_chan *chan, const void *items, size_t count,
     return sent;
 }
 
-ptrdiff_t hd_chan_send_many_until(hd_chan *chan, const void *items, size_t count,
-                                  int64_t deadline)
+size_t hdi_chan_recv_batch(struct hd_chan *chan, void *items, size_t count,
+                           struct hdi_wakeups *wakeups)
 {
-    int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_CHANNEL);
-    if (err) return err;
-    size_t sent = 0;
-    while (sent < count && !err) {
-        struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
-        hdi_lock_take(&chan->base.lock);
-        const size_t batch = send_batch(chan, nth(chan, items, sent), count - sent, &wakeups);
-        sent += batch;
-        if (batch > 0) { /* Wake before waiting. */
-            hdi_lock_give(&chan->base.lock);
-            hdi_wakeups_go(&wakeups);
-        } else {
-            err = send_slowly(chan, nth(chan, items, sent), deadline);
-            if (!err) sent++;
-        }
-    }
-    return sent > 0 ? (ptrdiff_t)sent : err;
-}
-
-ptrdiff_t hd_chan_send_many(hd_chan *chan, const void *items, size_t count)
-{
-    return hd_chan_send_many_until(chan, items, count, HD_FOREVER);
-}
-
-/* Receive what can be had at once, in batches. */
-static size_t recv_available(struct hd_chan *chan, unsigned char *items, size_t count)
-{
-    size_t got = 0, batch;
-    do {
-        struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
-        hdi_lock_take(&chan->base.lock);
-        for (batch = 0; batch < BATCH && got < count; batch++, got++) {
-            if (!recv_locked(chan, items + got * chan->item_bytes, &wakeups)) break;
-        }
-        hdi_lock_give(&chan->base.lock);
-        hdi_wakeups_go(&wakeups);
-    } while (batch == BATCH && got < count);
+    size_t got = 0;
+    while (got < count && recv_locked(chan, (void *)nth(chan, items, got), wakeups)) got++;
     return got;
 }
 
-ptrdiff_t hd_chan_recv_many_until(hd_chan *chan, void *items, size_t count, int64_t deadline)
+int hdi_chan_send_holding(struct hd_chan *chan, const void *item, int64_t deadline)
 {
-    int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_CHANNEL);
-    if (err || count == 0) return err;
-    const size_t got = recv_available(chan, items, count);
-    if (got > 0) return (ptrdiff_t)got;
-    err = recv(chan, items, deadline);
-    if (err) return err;
-    if (count == 1) return 1;
-    return 1 + (ptrdiff_t)recv_available(chan, (unsigned char *)items + chan->item_bytes,
-                                         count - 1);
-}
-
-ptrdiff_t hd_chan_recv_many(hd_chan *chan, void *items, size_t count)
-{
-    return hd_chan_recv_many_until(chan, items, count, HD_FOREVER);
-}
-
-/* ---- blocks ---- */
-
-int hd_chan_give_until(hd_chan *chan, void *block, int64_t deadline)
-{
-    if (chan->item_bytes != sizeof(block)) return -EINVAL;
-    void *const blocks[2] = {block, NULL}; /* As large as the largest item copied inline. */
-    return send(chan, blocks, deadline);
-}
-
-int hd_chan_give(hd_chan *chan, void *block)
-{
-    return hd_chan_give_until(chan, block, HD_FOREVER);
-}
-
-int hd_chan_give_try(hd_chan *chan, void *block)
-{
-    return hd_chan_give_until(chan, block, HD_NOW);
-}
-
-int hd_chan_take_until(hd_chan *chan, void **block, int64_t deadline)
-{
-    return chan->item_bytes == sizeof(*block) ? recv(chan, block, deadline) : -EINVAL;
-}
-
-int hd_chan_take(hd_chan *chan, void **block)
-{
-    return hd_chan_take_until(chan, block, HD_FOREVER);
-}
-
-int hd_chan_take_try(hd_chan *chan, void **block)
-{
-    return hd_chan_take_until(chan, block, HD_NOW);
+    return send_slowly(chan, item, deadline);
 }
 
 /* ---- as cases ---- */

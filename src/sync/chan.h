@@ -95,6 +95,17 @@ static inline void hdi_chan_gone(struct hdi_cap *counted)
     if (hdi_unlikely(counted != NULL)) hdi_scope_chan_gone(counted);
 }
 
+/* ---- chan.c, for chan_many.c ---- */
+
+/* Send or receive what can be at once, at most `count`. Context: the lock. Returns how many. */
+size_t hdi_chan_send_batch(struct hd_chan *chan, const void *items, size_t count,
+                           struct hdi_wakeups *wakeups);
+size_t hdi_chan_recv_batch(struct hd_chan *chan, void *items, size_t count,
+                           struct hdi_wakeups *wakeups);
+
+/* Send one that is paid for, waiting. Context: the lock, which is given back. */
+int hdi_chan_send_holding(struct hd_chan *chan, const void *item, int64_t deadline);
+
 /* ---- items ---- */
 
 /* A copy of an item whose size is mostly a known one, without a call. */

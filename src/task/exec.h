@@ -22,6 +22,7 @@ enum hdi_after {
     HDI_AFTER_MOVE, /* its home is another dispatcher now: into the queue there */
     HDI_AFTER_HOLD, /* another task holds it (HDI_UNUSUAL_INLINE) */
     HDI_AFTER_ERRAND, /* the worker does something for it first (hdi_worker_run_errand) */
+    HDI_AFTER_LONG_RUN, /* as YIELD, but behind tasks that did not run for long */
 };
 
 /* EXEC-1: `left` and `dead_stack` are set only between a fiber's leaving and the
@@ -102,6 +103,10 @@ void hdi_sched_take_back(struct hdi_exec *exec);
 
 /* Whose cancels concern the task: itself; if it runs a job, the task that began it all. */
 struct hd_task *hdi_sched_origin(struct hd_task *task);
+
+/* The running fiber has run for long, and is about to leave: what the scheduler looks at every so
+ * many runs may be overdue. Context: fiber. */
+void hdi_sched_long_run(struct hdi_exec *exec);
 
 /* End the running fiber, whose result is in the task. Context: fiber. */
 noreturn void hdi_sched_exit(struct hdi_exec *exec);

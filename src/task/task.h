@@ -31,7 +31,6 @@
 
 struct hdi_account;
 struct hdi_nursery;
-struct hdi_pool;
 struct hdi_scope;
 struct hdi_start;
 
@@ -181,7 +180,7 @@ struct hdi_extras *hdi_task_need_extras(struct hd_task *task);
 
 /* ---- credit: how most calls of a METERED task are paid for ---- */
 
-#define HDI_CREDIT_MAX INT16_MAX /* of each kind */
+#define HDI_CREDIT_MAX (INT16_MAX / 2) /* of each kind; hd_chan_*_many() may put some back */
 
 /* Whether the word asks for no more attention than a payment. */
 static inline bool hdi_only_pays(uint64_t word)
@@ -213,11 +212,6 @@ enum hdi_cost {
  * on: what hdi_scope_code() says, -EDQUOT. Context: the running task. */
 int hdi_scope_attend(struct hd_task *task, enum hdi_cost cost, bool now);
 
-static inline bool hdi_needs_attention(struct hd_task *task)
-{
-    return hdi_load_relaxed(&task->word) & HDI_ATTENTION; /* What is missed is seen next time. */
-}
-
 /* The first thing in a call, which for most tasks is nothing, and for most others a payment out of
  * their credit. As above. */
 static inline int hdi_attend(struct hd_task *task, enum hdi_cost cost, bool now)
@@ -244,7 +238,7 @@ void hdi_scope_told(struct hd_task *task);
  * scope's own. Context: the running task. */
 unsigned hdi_scope_shields(const struct hd_task *task);
 
-/* A METERED task spawns one. Returns: 0, -EPERM, -EDQUOT, -ECANCELED. */
+/* A METERED task spawns one, and pays. Returns: 0, -EPERM, -EDQUOT, -ECANCELED. */
 int hdi_scope_may_spawn(struct hd_task *spawner, struct hdi_nursery *nursery);
 
 /* Whether a task has rights or a pool, so that what it starts must not have more. */
@@ -259,6 +253,11 @@ struct hd_runtime *hdi_scope_runtime(const struct hdi_nursery *nursery);
 /* A new task becomes a child; its word is written, and says METERED if need be. Returns: 0,
  * -EPIPE, -ECANCELED, -EINVAL (another runtime), -EPERM. */
 int hdi_scope_adopt(struct hdi_nursery *nursery, struct hd_task *task, bool daemon);
+
+/* The same with hdi_scope_may_spawn() in one: cheaper for a spawner that has credit. Returns: as
+ * both. */
+int hdi_scope_adopt_for(struct hdi_nursery *nursery, struct hd_task *task, bool daemon,
+                        struct hd_task *spawner);
 
 /* Whether children of it are METERED. */
 bool hdi_scope_meters(const struct hdi_nursery *nursery);

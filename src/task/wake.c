@@ -68,7 +68,10 @@ void hd_cancel(hd_task *handle)
 bool hd_cancelled(void)
 {
     struct hd_task *task = hdi_task_self();
-    return task && hdi_word_cancelled(hdi_load_acquire(&hdi_sched_origin(task)->word));
+    if (!task) return false;
+    const uint64_t word = hdi_load_acquire(&task->word);
+    if (hdi_word_cancelled(word) || (word & HDI_SHIELD_MASK)) return hdi_word_cancelled(word);
+    return hdi_word_cancelled(hdi_load_acquire(&hdi_sched_origin(task)->word));
 }
 
 int hd_shield(void)

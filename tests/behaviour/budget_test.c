@@ -327,6 +327,43 @@ static int left(void *arg)
 
 TEST_WORLDS(a_task_knows_what_is_left, options) { rt_run(left, NULL, options); }
 
+/* ---- many items by one call ---- */
+
+enum { MANY = 300, MANY_MAX = 1000 };
+
+static int move_many(void *arg)
+{
+    hd_chan *chan = arg;
+    static int items[MANY];
+    const int64_t before = hd_budget_left().channel_ops;
+    EXPECT_EQ(hd_chan_send_many(chan, items, MANY), MANY);
+    EXPECT_EQ(hd_budget_left().channel_ops, before - MANY);
+    EXPECT_EQ(hd_chan_recv_many(chan, items, MANY), MANY);
+    EXPECT_EQ(hd_budget_left().channel_ops, before - 2 * MANY);
+    EXPECT_EQ(hd_chan_send_many(chan, items, MANY), MANY);
+    EXPECT_EQ(hd_chan_recv_many(chan, items, 50), 50);
+    EXPECT_EQ(hd_chan_recv_many(chan, items, MANY), MANY_MAX - 3 * MANY - 50); /* no more */
+    EXPECT_EQ(hd_chan_send_many(chan, items, 1), -EDQUOT);
+    EXPECT_EQ(hd_chan_recv_many(chan, items, 1), -EDQUOT);
+    return 0;
+}
+
+static int pay_by_the_item(void *arg)
+{
+    (void)arg;
+    hd_chan *chan = hd_chan_create(sizeof(int), MANY);
+    const hd_budget budget = {.channel_ops = MANY_MAX};
+    HD_NURSERY(n, .budget = &budget) {
+        EXPECT_EQ(hd_go(n, move_many, chan), 0);
+    }
+    EXPECT_EQ(hd_nursery_result(), 0);
+    EXPECT_EQ(hd_chan_count(chan), 4 * MANY - MANY_MAX);
+    hd_chan_destroy(chan);
+    return 0;
+}
+
+TEST_WORLDS(every_item_of_many_is_paid_for, options) { rt_run(pay_by_the_item, NULL, options); }
+
 TEST(a_thread_has_no_limit)
 {
     const hd_budget left_here = hd_budget_left();

@@ -531,3 +531,25 @@ TEST_WORLDS(nothing_is_reported_without_a_limit_in_time_or_without_a_cancel, opt
         EXPECT_EQ(count_of(death.text, "-one"), 0);
     }
 }
+
+/* What a spawn says is what a wait of the owner says. */
+static int spawn_too_late(void *arg)
+{
+    (void)arg;
+    HD_NURSERY(n, .deadline = hd_after_ms(1)) {
+        EXPECT_EQ(hd_sleep_ms(1000000), -ETIMEDOUT);
+        EXPECT_EQ(hd_go(n, nur_nothing, NULL), -ETIMEDOUT);
+        HD_NURSERY(inner) { EXPECT_EQ(hd_go(inner, nur_nothing, NULL), -ETIMEDOUT); }
+    }
+    HD_NURSERY(n) {
+        hd_nursery_cancel(n);
+        EXPECT_EQ(hd_sleep_ms(1000000), -ECANCELED);
+        EXPECT_EQ(hd_go(n, nur_nothing, NULL), -ECANCELED);
+    }
+    return 0;
+}
+
+TEST_WORLDS(a_spawn_says_why_its_nursery_was_cancelled, options)
+{
+    rt_run(spawn_too_late, NULL, options);
+}

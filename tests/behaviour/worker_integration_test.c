@@ -106,7 +106,7 @@ static int give_back(void *arg)
 FIBER_TEST(results_reach_the_right_joiner)
 {
     enum { TASKS = 200 };
-    hd_task *tasks[TASKS];
+    hd_task *tasks[TASKS] = {NULL};
     HD_NURSERY(n) {
         for (intptr_t i = 0; i < TASKS; i++) {
             tasks[i] = nur_spawn(n, give_back, (void *)i, NULL, 0);
@@ -256,7 +256,9 @@ TEST(a_full_local_queue_loses_no_child)
 
 TEST_WORLDS(children_from_a_thread_come_through_the_injection_queue, options)
 {
-    hd_runtime *runtime = rt_create(options);
+    hd_options own = *options;
+    own.quantum_ns = own.stall_ns = HD_FOREVER; /* Who ran for long comes through it again. */
+    hd_runtime *runtime = rt_create(&own);
     atomic_int ran = 0;
     HD_NURSERY(n, .runtime = runtime) go_many(n, 500, count, &ran);
     EXPECT_EQ(ran, 500);

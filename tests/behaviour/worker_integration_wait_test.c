@@ -69,7 +69,7 @@ TEST(a_thread_wakes_a_child_and_its_nursery_ends)
     hd_runtime *runtime = rt_create(&options);
     for (int i = 0; i < 50; i++) {
         struct sleeper s = {.open = 0};
-        pthread_t thread;
+        pthread_t thread = 0;
         HD_NURSERY(n, .runtime = runtime) {
             nur_go(n, sleep_until_open, &s);
             EXPECT_EQ(pthread_create(&thread, NULL, wake_it, &s), 0);

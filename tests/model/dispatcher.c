@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 
-#include "rt.h"
+#include "pool.h"
 #include "task/state.h"
 
 static hd_dispatcher *new_pool(hd_runtime *rt, unsigned workers, bool elastic)
@@ -33,27 +33,6 @@ static hd_dispatcher *new_pool(hd_runtime *rt, unsigned workers, bool elastic)
 static void settle_pool(hd_dispatcher *pool)
 {
     while (hdi_idle_parked(&pool->idle) < hdi_load_acquire(&pool->live)) hdi_cpu_relax();
-}
-
-static hd_task *spawn_on(hd_dispatcher *pool, hd_fn *fn, void *arg, unsigned flags)
-{
-    hd_spawn_options options = HD_SPAWN_OPTIONS_INIT;
-    options.dispatcher = pool;
-    options.flags = flags;
-    hd_task *task = NULL;
-    MODEL_EQUAL(hd_spawn_with(&task, fn, arg, &options), 0);
-    MODEL_NAME(task->word);
-    return task;
-}
-
-static hd_task *poll_on(hd_dispatcher *pool, hd_poll_fn *fn, void *arg)
-{
-    hd_spawn_options options = HD_SPAWN_OPTIONS_INIT;
-    options.dispatcher = pool;
-    hd_task *task = NULL;
-    MODEL_EQUAL(hd_spawn_poll_with(&task, fn, &arg, sizeof(arg), &options), 0);
-    MODEL_NAME(task->word);
-    return task;
 }
 
 static hd_poll add_one(void *state, int *result)
@@ -129,27 +108,6 @@ MODEL(dispatcher_pinned_wake, .sc = 2, .tso = 2, .pso = 2, RT_STEPS)
 }
 
 /* ---- an elastic pool of two ---- */
-
-struct hold {
-    _Atomic(uint32_t) held, let_go;
-};
-
-static hd_poll hold_worker(void *state, int *result)
-{
-    struct hold *hold = *(struct hold **)state;
-    hdi_store_release(&hold->held, 1);
-    while (!hdi_load_acquire(&hold->let_go)) hdi_cpu_relax();
-    *result = 0;
-    return HD_READY;
-}
-
-static hd_poll let_go(void *state, int *result)
-{
-    struct hold *hold = *(struct hold **)state;
-    hdi_store_release(&hold->let_go, 1);
-    *result = 0;
-    return HD_READY;
-}
 
 /* One worker is blocked until the second task has run. */
 MODEL(dispatcher_grow, .sc = 1, .tso = 1, .pso = 1, RT_STEPS)

@@ -3,7 +3,7 @@
  * model: runs the scenarios in their memory modes, and the mutants against them.
  *
  * Each exploration is a process of its own, so that a crash or corrupted memory is one
- * failure. Output is TAP.
+ * failure. Cases run side by side (lanes.h). Output is TAP.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/mutant.h"
+#include "lanes.h"
 #include "report.h"
 
 #define STEPS_DEFAULT  1000
@@ -42,12 +42,7 @@ static struct {
     uint8_t decisions[DECISIONS_MAX];
 } options = {.memory = NOT_GIVEN, .bound = NOT_GIVEN, .delays = NOT_GIVEN};
 
-static struct {
-    int number, failed;
-    uint64_t interleavings;
-} totals;
-
-static struct hdi_model_result *shared; /* written by the exploring process */
+static struct hdi_model_result *shared; /* a case's own, written by the exploring process */
 
 /* ---- Mutants and scenarios by name ---------------------------------------------------- */
 
@@ -199,10 +194,8 @@ static void explore(const struct run *run, struct hdi_model_result *result)
 /* Explore in a child. The result is in *shared. */
 static void explore_apart(const struct run *run)
 {
-    fflush(NULL);
     memset(shared, 0, sizeof(*shared));
-    const pid_t pid = fork();
-    if (pid < 0) refuse("fork: %s", strerror(errno));
+    const pid_t pid = lanes_fork();
     if (pid == 0) {
         explore(run, shared);
         fflush(NULL);
@@ -248,28 +241,31 @@ static const char *coverage(const struct hdi_explore_stats *stats, enum hdi_expl
     return stats->pruned ? "all within bounds" : "all there are";
 }
 
-static void print_result(bool ok, const struct run *run, const struct hdi_model_result *result,
-                         double seconds)
+static void print_result(int number, bool ok, const struct run *run,
+                         const struct hdi_model_result *result, double seconds)
 {
     const struct model_scenario *s = run->scenario;
     const struct hdi_explore_stats *stats = &result->stats;
     char bound[16];
     snprintf(bound, sizeof(bound), run->bound >= MODEL_ALL ? "none" : "%d", run->bound);
     printf("%s %d - %s %s: bound %s, %llu interleavings, %u steps at most, ", ok ? "ok" : "not ok",
-           ++totals.number, s->name, report_memory(run->memory), bound,
+           number, s->name, report_memory(run->memory), bound,
            (unsigned long long)stats->executions, stats->steps_max);
     if (result->verdict) {
         printf("%s found, %.2f s\n", report_verdict(result->verdict), seconds);
     } else {
         printf("%s, %.2f s\n", coverage(stats, run->mode), seconds);
     }
-    if (!ok) totals.failed++;
-    totals.interleavings += stats->executions;
 }
 
-static void run_one(struct run run)
+static struct run *runs; /* the cases */
+static int run_count;
+
+static bool run_one(int index, uint64_t *interleavings)
 {
     const double start = now_s();
+    struct run run = runs[index];
+    shared = lanes_share(sizeof(*shared));
     explore_apart(&run);
     struct hdi_model_result result = *shared;
     if (run.mode == HDI_EXPLORE_ALL && !result.verdict && !result.stats.exhausted) {
@@ -294,10 +290,12 @@ static void run_one(struct run run)
     } else if (!ok) {
         report_smallest(run);
     }
-    print_result(ok, &run, &result, seconds);
+    print_result(index + 1, ok, &run, &result, seconds);
+    *interleavings = result.stats.executions;
+    return ok;
 }
 
-static void run_scenario(const struct model_scenario *s)
+static void add_runs(const struct model_scenario *s)
 {
     for (int memory = 0; memory < HDI_MEMORY_MODES; memory++) {
         const int own = scenario_bound(s, memory);
@@ -305,7 +303,9 @@ static void run_scenario(const struct model_scenario *s)
         if (options.memory != NOT_GIVEN && options.memory != memory) continue;
         if (!own && !forced) continue;
         if (options.random && s->expect == HDI_VERDICT_DIVERGED) continue; /* Nothing repeats. */
-        struct run run = {
+        runs = realloc(runs, sizeof(*runs) * (size_t)(run_count + 1));
+        if (!runs) refuse("no memory");
+        runs[run_count++] = (struct run){
             .scenario = s,
             .memory = (enum hdi_model_memory)memory,
             .mode = options.random ? HDI_EXPLORE_RANDOM : HDI_EXPLORE_ALL,
@@ -318,7 +318,6 @@ static void run_scenario(const struct model_scenario *s)
                           : s->cap       ? s->cap
                                          : CAP_DEFAULT,
         };
-        run_one(run);
     }
 }
 
@@ -326,11 +325,13 @@ static int run_scenarios(void)
 {
     const double start = now_s();
     for (const struct model_scenario *s = scenarios; s; s = s->next) {
-        if (!options.scenario || strcmp(options.scenario, s->name) == 0) run_scenario(s);
+        if (!options.scenario || strcmp(options.scenario, s->name) == 0) add_runs(s);
     }
-    printf("1..%d\n", totals.number);
-    printf("# %d of %d passed, %llu interleavings, %.1f s\n", totals.number - totals.failed,
-           totals.number, (unsigned long long)totals.interleavings, now_s() - start);
+    const struct lanes_totals totals = lanes_run(run_count, run_one);
+    printf("1..%d\n", run_count);
+    printf("# %d of %d passed, %llu interleavings, %.1f s\n", run_count - totals.failed, run_count,
+           (unsigned long long)totals.interleavings, now_s() - start);
+    free(runs);
     return totals.failed ? 1 : 0;
 }
 
@@ -355,10 +356,13 @@ static bool kill_in_mode(const struct model_scenario *s, int memory, int mutant,
     return false;
 }
 
-static bool kill_mutant(int mutant)
+static int planted[MUTANTS]; /* the cases */
+
+static bool kill_mutant(int index, uint64_t *count)
 {
-    uint64_t count = 0;
+    const int mutant = planted[index];
     bool listed = false;
+    shared = lanes_share(sizeof(*shared));
     for (const struct model_scenario *s = scenarios; s; s = s->next) {
         if (!kills(s, mutant)) continue;
         if (options.scenario && strcmp(options.scenario, s->name) != 0) continue;
@@ -366,30 +370,29 @@ static bool kill_mutant(int mutant)
         for (int memory = 0; memory < HDI_MEMORY_MODES; memory++) {
             if (!scenario_bound(s, memory)) continue;
             if (options.memory != NOT_GIVEN && options.memory != memory) continue;
-            if (!kill_in_mode(s, memory, mutant, &count)) continue;
-            printf("ok %d - killed    %-22s by %s (%s) after %llu interleavings: %s\n",
-                   ++totals.number, mutants[mutant].name, s->name,
-                   report_memory((enum hdi_model_memory)memory), (unsigned long long)count,
-                   report_verdict(shared->verdict));
+            if (!kill_in_mode(s, memory, mutant, count)) continue;
+            printf("ok %d - killed    %-22s by %s (%s) after %llu interleavings: %s\n", index + 1,
+                   mutants[mutant].name, s->name, report_memory((enum hdi_model_memory)memory),
+                   (unsigned long long)*count, report_verdict(shared->verdict));
             return true;
         }
     }
-    if (!listed && options.scenario) return true;
-    printf("not ok %d - SURVIVED  %-22s %s after %llu interleavings: %s\n", ++totals.number,
+    printf("not ok %d - SURVIVED  %-22s %s after %llu interleavings: %s\n", index + 1,
            mutants[mutant].name, listed ? "all scenarios" : "no scenario lists it,",
-           (unsigned long long)count, mutants[mutant].what);
+           (unsigned long long)*count, mutants[mutant].what);
     return false;
 }
 
 static int run_mutants(void)
 {
-    int survived = 0;
+    int count = 0;
     for (int i = 1; i < MUTANTS; i++) {
         if (options.mutant && (int)options.mutant != i) continue;
-        if (!kill_mutant(i)) survived++;
+        if (options.scenario && !kills(find_scenario(options.scenario), i)) continue;
+        planted[count++] = i;
     }
-    printf("1..%d\n# %d of %d mutants killed\n", totals.number, totals.number - survived,
-           totals.number);
+    const int survived = lanes_run(count, kill_mutant).failed;
+    printf("1..%d\n# %d of %d mutants killed\n", count, count - survived, count);
     return survived ? 1 : 0;
 }
 
@@ -406,10 +409,12 @@ static int run_replay(void)
                             .bound = MODEL_ALL,
                             .mutant = options.mutant,
                             .report = true};
+    shared = lanes_share(sizeof(*shared));
     explore(&run, shared); /* in this process, for debuggers */
-    print_result(shared->verdict == run.scenario->expect, &run, shared, 0);
+    const bool ok = shared->verdict == run.scenario->expect;
+    print_result(1, ok, &run, shared, 0);
     printf("1..1\n");
-    return totals.failed ? 1 : 0;
+    return ok ? 0 : 1;
 }
 
 static void print_bound(const char *mode, int bound)
@@ -535,8 +540,6 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     check_scenarios();
     parse_options(argc, argv);
-    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) refuse("mmap: %s", strerror(errno));
     if (options.list) return run_list();
     if (options.replay) return run_replay();
     return options.mutants ? run_mutants() : run_scenarios();

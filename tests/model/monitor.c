@@ -6,7 +6,7 @@
  */
 #include <heddle/time.h>
 
-#include "rt.h"
+#include "pool.h"
 #include "sched/find.h"
 #include "task/state.h"
 
@@ -94,47 +94,6 @@ static void settle_pool(hd_dispatcher *pool)
     while (!hdi_dispatcher_all_parked(pool)) hdi_cpu_relax();
 }
 
-static hd_task *spawn_on(hd_dispatcher *pool, hd_fn *fn, void *arg)
-{
-    hd_spawn_options options = HD_SPAWN_OPTIONS_INIT;
-    options.dispatcher = pool;
-    hd_task *task = NULL;
-    MODEL_EQUAL(hd_spawn_with(&task, fn, arg, &options), 0);
-    MODEL_NAME(task->word);
-    return task;
-}
-
-static hd_task *poll_on(hd_dispatcher *pool, hd_poll_fn *fn, void *arg)
-{
-    hd_spawn_options options = HD_SPAWN_OPTIONS_INIT;
-    options.dispatcher = pool;
-    hd_task *task = NULL;
-    MODEL_EQUAL(hd_spawn_poll_with(&task, fn, &arg, sizeof(arg), &options), 0);
-    MODEL_NAME(task->word);
-    return task;
-}
-
-struct hold {
-    _Atomic(uint32_t) held, let_go;
-};
-
-static hd_poll hold_worker(void *state, int *result)
-{
-    struct hold *hold = *(struct hold **)state;
-    hdi_store_release(&hold->held, 1);
-    while (!hdi_load_acquire(&hold->let_go)) hdi_cpu_relax();
-    *result = 0;
-    return HD_READY;
-}
-
-static hd_poll let_go(void *state, int *result)
-{
-    struct hold *hold = *(struct hold **)state;
-    hdi_store_release(&hold->let_go, 1);
-    *result = 0;
-    return HD_READY;
-}
-
 /* The only worker is stuck, and what would free it is queued while a spare comes. */
 MODEL(spare_comes, .sc = 1, .tso = 1, .pso = 1, RT_STEPS)
 {
@@ -178,6 +137,33 @@ MODEL(spare_takes_over, .sc = 1, .tso = 1, .pso = 1, RT_STEPS)
     model_calm(false);
     while (!hdi_find_take_over(&pool->workers[0], &between)) hdi_cpu_relax();
     start_spare(pool);
+    MODEL_EQUAL(rt_join(stuck), 0);
+    MODEL_EQUAL(hd_runtime_drain(rt, HD_FOREVER), 0);
+    model_calm(true);
+    hd_dispatcher_unref(pool);
+    rt_stop(rt);
+}
+
+/* The same while the spare is the reserve, to which that is none of its business: it comes for it
+ * when it is the reserve no longer. */
+MODEL(reserve_is_dismissed, .sc = 1, .tso = 1, .pso = 1, RT_STEPS,
+      .kills = "reserve_dismissed_silently")
+{
+    struct hold hold = {.held = 0};
+    struct hdi_runq between;
+    hdi_runq_init(&between, HDI_RUNQ_RING);
+    hd_runtime *rt = rt_start(1);
+    model_calm(true);
+    hd_dispatcher *pool = pool_with_spare(rt);
+    settle_pool(pool);
+    hd_task *stuck = poll_on(pool, hold_and_spawn, &hold);
+    while (!hdi_load_acquire(&hold.held)) hdi_cpu_relax();
+    hdi_spares_appoint(pool);
+    MODEL_EQUAL(pool->reserve == &pool->workers[1], 1);
+    hdi_model_name_thread(pool->workers[1].thread.model, "reserve");
+    while (!hdi_find_take_over(&pool->workers[0], &between)) hdi_cpu_relax();
+    model_calm(false);
+    hdi_spares_dismiss(pool);
     MODEL_EQUAL(rt_join(stuck), 0);
     MODEL_EQUAL(hd_runtime_drain(rt, HD_FOREVER), 0);
     model_calm(true);
@@ -237,7 +223,7 @@ MODEL(spare_goes_with_timer, .sc = 2, .tso = 2, .pso = 2, RT_STEPS, .kills = "sp
     hd_task *stuck = poll_on(pool, hold_worker, &hold);
     while (!hdi_load_acquire(&hold.held)) hdi_cpu_relax();
     start_spare(pool);
-    hd_task *sleeper = spawn_on(pool, sleep_1, &hold);
+    hd_task *sleeper = spawn_on(pool, sleep_1, &hold, 0);
     while (hdi_word_lifecycle(hdi_load_acquire(&sleeper->word)) != HDI_IDLE) hdi_cpu_relax();
     MODEL_EQUAL(rt_join(stuck), 0);
     settle_pool(pool);

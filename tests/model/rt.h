@@ -22,7 +22,7 @@ static inline hd_runtime *rt_create(unsigned workers, hd_policy policy)
     options.world = HD_WORLD_LIVE;
     options.workers = workers;
     options.policy = policy;
-    options.stack_bytes = 16 << 10;
+    options.stack_bytes = options.job_stack_bytes = 16 << 10;
     hd_runtime *rt = NULL;
     MODEL_EQUAL(hd_runtime_create(&rt, &options), 0);
     MODEL_NAME(rt->main.idle.counts);

@@ -211,9 +211,69 @@ TEST(ring_on_four_workers)
     EXPECT(exact > 0);
 }
 
+/* ---- a task behind the others of the injection queue ---- */
+
+/* It has used up its time, again and again; the ring is never empty. */
+static int long_runner(void *arg)
+{
+    struct probe *probe = arg;
+    const unsigned quantum = runtime->options.quantum_ops;
+    while (!hd_cancelled()) {
+        const uint64_t lengths = hdi_inject_lengths(&runtime->main.inject);
+        probe->worker = hdi_worker_self()->index;
+        probe->bound = interval * (HDI_INJECT_AGE + 1) * (hdi_inject_behind(lengths) + 1);
+        probe->since = polls_of(probe->worker);
+        probe->waiting = true;
+        (void)hd_checkpoint(quantum);
+        probe->waiting = false;
+        const uint64_t runs = polls_of(probe->worker) - probe->since;
+        EXPECT(runs <= probe->bound);
+        probe->waits++;
+        if (runs == probe->bound) probe->exact++;
+    }
+    return 0;
+}
+
+static unsigned behind_case(unsigned count)
+{
+    struct pair pair;
+    struct probe probes[PROBES_MAX] = {{.waiting = false}};
+    const hd_spawn_options into = into_runtime();
+    spawn_pair(&pair, &into);
+    EXPECT_EQ(hd_spawn_with(NULL, yielding_hog, NULL, &into), 0);
+    for (unsigned i = 0; i < count; i++) {
+        EXPECT_EQ(hd_spawn_with(NULL, long_runner, &probes[i], &into), 0);
+    }
+    for (unsigned i = 0; i < 5 * interval * (HDI_INJECT_AGE + 1) * count; i++) {
+        step();
+        for (unsigned k = 0; k < count; k++) check_waiting(&probes[k]);
+    }
+    unsigned exact = 0;
+    for (unsigned i = 0; i < count; i++) {
+        EXPECT(probes[i].waits >= 3);
+        exact += probes[i].exact;
+    }
+    EXPECT_EQ(hd_runtime_shutdown(runtime, HD_FOREVER), 0);
+    drop_pair(&pair);
+    hd_runtime_destroy(runtime);
+    return exact;
+}
+
+TEST(behind_a_ring_that_is_never_empty)
+{
+    for (unsigned every = 2; every <= 9; every += HDI_TSAN ? 3 : 1) {
+        for (unsigned count = 1; count <= 5; count += 2) {
+            create(1, HD_POLICY_FAIR, 3, every, 1);
+            EXPECT(behind_case(count) > 0);
+        }
+    }
+}
+
 /* ---- a task in the injection queue ---- */
 
 enum { INJECTED_MAX = 9 };
+
+static bool long_runners; /* some wait behind */
 
 struct injected {
     const struct hd_task *task; /* NULL: has left the queue */
@@ -233,7 +293,7 @@ static unsigned inject_some(struct injected *injected, unsigned count, unsigned 
 {
     const hd_spawn_options into = into_runtime();
     for (unsigned i = 0; i < count; i++) {
-        injected[i].place = hdi_inject_length(&runtime->main.inject);
+        injected[i].place = hdi_inject_front(hdi_inject_lengths(&runtime->main.inject));
         hd_task *task;
         EXPECT_EQ(hd_spawn_poll_with(&task, brief_poll, NULL, 0, &into), 0);
         injected[i].task = task;
@@ -250,7 +310,9 @@ static unsigned check_injected(struct injected *injected, unsigned count, unsign
     unsigned exact = 0;
     for (unsigned i = 0; i < count; i++) {
         if (!injected[i].task) continue;
-        const uint64_t bound = interval * divide_up(injected[i].place + 1, HDI_INJECT_BATCH_MIN);
+        uint64_t looks = divide_up(injected[i].place + 1, HDI_INJECT_BATCH_MIN);
+        if (long_runners) looks += divide_up(looks, HDI_INJECT_AGE);
+        const uint64_t bound = interval * looks;
         const bool queued = still_queued(injected[i].task);
         for (unsigned w = 0; w < workers; w++) {
             const uint64_t runs = polls_of(w) - injected[i].since[w];
@@ -267,11 +329,13 @@ static unsigned check_injected(struct injected *injected, unsigned count, unsign
 static unsigned injected_case(unsigned workers, uint64_t seed)
 {
     struct pair pairs[WORKERS_MAX];
+    struct probe unused;
     const hd_spawn_options into = into_runtime();
     for (unsigned i = 0; i < workers; i++) spawn_pair(&pairs[i], &into);
     for (unsigned i = 0; i < 2 * workers; i++) {
         EXPECT_EQ(hd_spawn_with(NULL, yielding_hog, NULL, &into), 0);
     }
+    if (long_runners) EXPECT_EQ(hd_spawn_with(NULL, long_runner, &unused, &into), 0);
     for (int i = 0; i < 400; i++) step(); /* until every worker has its hogs */
     struct hdi_prng prng;
     hdi_prng_init(&prng, seed);
@@ -320,6 +384,12 @@ TEST(injected_on_two_workers)
 TEST(injected_on_four_workers)
 {
     injected_on(4);
+}
+
+TEST(injected_on_one_worker_with_others_behind)
+{
+    long_runners = true;
+    injected_on(1);
 }
 
 /* ---- a task in the deque ---- */

@@ -305,9 +305,10 @@ static int with_nursery(struct noted *outer, unsigned depth)
     if (draw(3) == 0) options.deadline = hd_now(NULL) + 1 + draw(5000000);
     nur_open(&own->nursery, &options);
     for (unsigned i = draw(5) + depth; i > 0 && fuzz.tasks < 200; i--) {
-        const hd_nursery_state state = hd_nursery_look(&own->nursery).state;
+        const hd_nursery_info before = hd_nursery_look(&own->nursery);
         const int err = hd_go(&own->nursery, branch, own);
-        EXPECT_EQ(err, state == HD_NURSERY_OPEN ? 0 : -ECANCELED);
+        const int why = before.cause.root == HD_REASON_TIMEOUT ? -ETIMEDOUT : -ECANCELED;
+        EXPECT_EQ(err, before.state == HD_NURSERY_OPEN ? 0 : why);
         if (err == 0) fuzz.tasks++;
         if (draw(3) == 0) hd_yield();
     }

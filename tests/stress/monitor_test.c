@@ -20,6 +20,7 @@ static hd_options live(unsigned workers)
     hd_options options = HD_OPTIONS_INIT;
     options.world = HD_WORLD_LIVE;
     options.workers = workers;
+    options.stall_ns = 20 * MS; /* One worker has no spares unless told. */
     return options;
 }
 
@@ -169,7 +170,8 @@ TEST(sixty_four_hogs_for_each_worker)
 {
     const unsigned hogs = STRESS_TSAN ? 8 : 64; /* Its threads have locks in common. */
     for (unsigned workers = 1; workers <= 2; workers++) {
-        const hd_options options = live(workers);
+        hd_options options = live(workers);
+        options.stall_ns = 5 * MS; /* They come one by one, each after some of it. */
         stuck_in(hog, &options, workers * hogs);
     }
 }

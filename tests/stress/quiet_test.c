@@ -25,19 +25,21 @@ struct usage {
     unsigned long long voluntary, involuntary, user_ticks, system_ticks;
 };
 
-static void read_usage(int tid, struct usage *usage)
+/* Returns false if it has ended: a spare, which was not needed any more. */
+static bool read_usage(int tid, struct usage *usage)
 {
     char text[4096];
-    EXPECT(proc_read(tid, "status", text, sizeof(text)));
+    if (!proc_read(tid, "status", text, sizeof(text))) return false;
     *usage = (struct usage){.tid = tid};
     usage->voluntary = proc_number_after(text, "\nvoluntary_ctxt_switches:");
     usage->involuntary = proc_number_after(text, "\nnonvoluntary_ctxt_switches:");
-    EXPECT(proc_read(tid, "stat", text, sizeof(text)));
+    if (!proc_read(tid, "stat", text, sizeof(text))) return false;
     const char *rest = strrchr(text, ')'); /* The name may hold anything. */
     EXPECT(rest != NULL);
     EXPECT_EQ(sscanf(rest, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &usage->state,
                      &usage->user_ticks, &usage->system_ticks),
               3);
+    return true;
 }
 
 /* The workers are the threads named heddle-N, the monitors those named heddle-monitor. */
@@ -53,7 +55,7 @@ static unsigned read_workers(struct usage usages[THREADS_MAX])
         if (!proc_read(tid, "comm", name, sizeof(name))) continue;
         if (strncmp(name, "heddle-", 7) != 0) continue;
         EXPECT(count < THREADS_MAX);
-        read_usage(tid, &usages[count++]);
+        count += read_usage(tid, &usages[count]);
     }
     closedir(dir);
     return count;

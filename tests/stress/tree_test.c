@@ -65,7 +65,7 @@ static int sleep_long(void *arg)
 TEST(a_thread_waits_without_polling)
 {
     hd_runtime *runtime = live(2);
-    struct rusage before, after;
+    struct rusage before = {0}, after;
     HD_NURSERY(n, .runtime = runtime) {
         for (int i = 0; i < 3; i++) nur_go(n, sleep_long, NULL);
         EXPECT_EQ(getrusage(RUSAGE_THREAD, &before), 0);
