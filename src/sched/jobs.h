@@ -11,6 +11,7 @@
  *
  *   JOBS-1  A strand's jobs are in that order: it lays the oldest private one open first, thieves
  *           take the oldest open one first, and the newest is joined first.
+ *           Not in sim, where the seed has any job taken as it is forked, and none is ever open.
  *   JOBS-2  A worker's deque holds jobs of the strand that runs on it, and no others: a fiber that
  *           leaves takes back what is open (HDI_UNUSUAL_JOBS), and then it is private again.
  *   JOBS-3  So who joins an open job finds it at the deque's bottom; or the deque empty, because a
