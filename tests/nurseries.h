@@ -93,6 +93,8 @@ struct nur_actor {
     hd_group gate;
     int result;
     atomic_int begun;
+    bool doomed;    /* by another's end, which is counted a moment before it is told of it: does not
+                     * end before that */
     bool cancelled; /* as it was when it ended */
     hd_cause cause;
     uint64_t id;
@@ -106,6 +108,7 @@ static inline int nur_act(void *arg)
     EXPECT_EQ(hd_shield(), 0);
     EXPECT_EQ(hd_group_wait(&actor->gate), 0);
     EXPECT_EQ(hd_unshield(), 0);
+    while (actor->doomed && !hd_cancelled()) hd_yield();
     actor->cancelled = hd_cancelled();
     actor->cause = hd_self_cause();
     return actor->result;

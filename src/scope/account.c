@@ -30,6 +30,7 @@ struct hdi_account *hdi_account_need(struct hd_task *task)
     account->pool = hdi_pool_of(task);
     for (unsigned i = 0; i < HD_RESOURCES; i++) open_line(account, i);
     account->slice[HDI_FREE] = HDI_LAVISH;
+    account->spawns.task = task;
     extras->account = account;
     task->credit = (struct hdi_credit){0, 0}; /* It pays directly no longer. */
     return account;
@@ -98,6 +99,7 @@ void hdi_budget_end(struct hd_task *task)
         const int64_t used = take_used(account, i);
         hdi_pool_part(account->pool->source[i], i, used, account->slice[i]);
     }
+    hdi_spawns_end(&account->spawns);
     if (account->ledger) hdi_ledger_unref(account->ledger);
     hdi_task_extras(task)->account = NULL;
     free(account);

@@ -18,10 +18,12 @@
  *   POOL-5  Locks are taken from the inside outwards. Nothing is called with one held.
  *   POOL-6  A pool's memory stays for its nursery, ledgers, and the pools inside. A closed one
  *           counts nothing: what comes back to it goes on outwards.
- *   POOL-7  Nurseries draw spawn_count in slices, for all who spawn into them: a spawn has the
- *           nursery's lock anyway. Who finds the pool dry takes back what they have not used: with
- *           the pool's lock held it tries theirs, and never waits for one. So spawn_count ends
- *           exactly at the limit, and who looks at the pool sees what was used.
+ *   POOL-7  spawn_count is drawn in slices: by a nursery, for those of its tasks that spawn into
+ *           it, and by a task, for the nurseries that it opens. A spawn has the lock of the nursery
+ *           anyway, and uses one with it held. Who finds the pool dry takes back what was not used:
+ *           with the pool's lock held it tries the lock of the nursery, or task->scopes and the
+ *           locks of all nurseries that the task has opened, and never waits for one. So
+ *           spawn_count ends exactly at the limit, and who looks at the pool sees what was used.
  *
  * An account is a task's own. Ops and channel_ops are drawn in slices, which the task uses up
  * without a lock or an atomic operation: a slice is a part of what remains, the smaller the more
@@ -41,7 +43,8 @@
  *   Slices by worker, as caches of the pool: fewer, so less is out of reach of others, and no
  *   memory for a task. But to get them back, for a task that moved or a pool that ends, takes a
  *   barrier in every call, or a lock.
- *   Slices of spawn_count by task: one that spawned once and waits would hold what others lack.
+ *   A slice of spawn_count for each nursery that a task opens: two turns with the pool's lock for
+ *   what mostly has few children.
  */
 #ifndef HDI_SCOPE_BUDGET_H
 #define HDI_SCOPE_BUDGET_H
@@ -119,7 +122,7 @@ struct hdi_pool {
     struct hdi_draw *keeper;     /* POOL-4; NULL: nobody */
     uint64_t tickets;
     int64_t refilled_ns;         /* when it was refilled last */
-    struct hdi_list spawns;      /* nurseries that hold spawn_count (POOL-7) */
+    struct hdi_list spawns;      /* slices of spawn_count (POOL-7) */
     struct hdi_line lines[HD_RESOURCES];
 };
 
@@ -211,20 +214,20 @@ static inline bool hdi_pool_take(struct hdi_pool *pool, unsigned resource, int64
     return had;
 }
 
-/* Draw a slice of spawn_count for the nursery, and use one. Context: the nursery's lock. Returns
- * false if there is none: it may be that other nurseries hold some, or that a refill is due. */
-bool hdi_spawns_draw(struct hdi_nursery *nursery, struct hdi_pool *pool);
+/* Draw a slice of spawn_count, and use one. Context: the lock of the nursery that is spawned into.
+ * Returns false if there is none: it may be that others hold some, or that a refill is due. */
+bool hdi_spawns_draw(struct hdi_spawns *spawns, struct hdi_pool *pool);
 
-/* What the nursery has not used goes back. Context: nobody spawns into it any more. */
-void hdi_spawns_end(struct hdi_nursery *nursery);
+/* What was not used goes back. Context: nobody uses it any more. */
+void hdi_spawns_end(struct hdi_spawns *spawns);
+
+/* Take back all that was not used. Context: lock. Returns false if somebody is busy. */
+bool hdi_spawns_collect(struct hdi_pool *pool);
 
 /* Use one. As above. */
-static inline bool hdi_spawns_take(struct hdi_nursery *nursery, struct hdi_pool *pool)
+static inline bool hdi_spawns_take(struct hdi_spawns *spawns, struct hdi_pool *pool)
 {
-    struct hdi_spawns *spawns = &nursery->spawns;
-    if (hdi_unlikely(spawns->pool != pool || spawns->left == 0)) {
-        return hdi_spawns_draw(nursery, pool);
-    }
+    if (hdi_unlikely(spawns->left == 0)) return hdi_spawns_draw(spawns, pool);
     spawns->left--;
     return true;
 }
@@ -252,6 +255,7 @@ struct hdi_account {
     int64_t held[HD_RESOURCES];      /* granted by the source (ACCOUNT-1) */
     int64_t limit[HD_RESOURCES];     /* of per_task, not drawn yet; or HD_UNLIMITED. Of memory:
                                       * per_task itself */
+    struct hdi_spawns spawns;        /* for nurseries that the task has opened */
     struct hdi_credit poured;        /* the task's credit as it was last made of the slices */
     bool joined[HD_RESOURCES];       /* it is among the sharers of its source's line */
     bool asking;                     /* in the recharge callback, which pays nothing */
@@ -307,21 +311,6 @@ static inline struct hdi_pool *hdi_nursery_payer(const struct hdi_nursery *nurse
 {
     const struct hdi_pool *pool = nursery->pool;
     return !nursery->rights && pool && !pool->limits ? pool->source[HD_SPAWN_COUNT] : NULL;
-}
-
-/* The pool out of which the nursery pays for a spawn, if the spawner has the right and an op to
- * pay: a task without rights spawns into its own nursery, or one that it has opened. Otherwise
- * NULL. */
-static inline struct hdi_pool *hdi_account_payer(const struct hd_task *spawner,
-                                                 const struct hdi_nursery *nursery)
-{
-    const struct hdi_nursery *own = spawner->nursery;
-    if (spawner->credit.ops <= 0 || !own) return NULL;
-    struct hdi_pool *payer = own->payer;
-    if (!payer) return NULL;
-    if (nursery != own && nursery->scope.owner != spawner) return NULL;
-    const struct hdi_extras *extras = hdi_task_extras(spawner);
-    return hdi_load_relaxed(&extras->exhausted) ? NULL : payer; /* It may no longer be. */
 }
 
 /* scope/alloc.c */

@@ -182,7 +182,7 @@ TEST(spawns_end_exactly_at_the_limit)
     for (unsigned i = 0; dry < NURSERIES; i++) {
         struct hdi_nursery *n = &nurseries[i % 3 ? 0 : i % NURSERIES];
         struct hdi_draw one = {.resource = HD_SPAWN_COUNT, .need = 1, .ticket = HDI_NO_TICKET};
-        const bool took = hdi_spawns_take(n, pool) || hdi_pool_draw(pool, &one) == 1;
+        const bool took = hdi_spawns_take(&n->spawns, pool) || hdi_pool_draw(pool, &one) == 1;
         taken += took;
         dry += !took;
         EXPECT_EQ(spawns_given(pool), LIMIT); /* POOL-1 */
@@ -197,21 +197,18 @@ TEST(spawns_end_exactly_at_the_limit)
 
 TEST(a_nursery_gives_back_the_spawns_it_did_not_use)
 {
-    struct hdi_pool *pool = new_pool(NULL, 1000), *other = new_pool(NULL, 10);
+    struct hdi_pool *pool = new_pool(NULL, 1000);
     static struct hdi_nursery n;
-    EXPECT(hdi_spawns_take(&n, pool));
+    EXPECT(hdi_spawns_take(&n.spawns, pool));
     EXPECT_EQ(n.spawns.held, 256);
     EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].granted, 256);
-    EXPECT(hdi_spawns_take(&n, other)); /* One of another pool is consumed at once. */
-    EXPECT_EQ(other->lines[HD_SPAWN_COUNT].consumed, 1);
-    EXPECT(hdi_spawns_take(&n, pool));
-    hdi_spawns_end(&n);
-    hdi_spawns_end(&n);
+    EXPECT(hdi_spawns_take(&n.spawns, pool));
+    hdi_spawns_end(&n.spawns);
+    hdi_spawns_end(&n.spawns);
     EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].consumed, 2);
     EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].remaining, 998);
     EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].granted, 0);
     hdi_pool_unref(pool);
-    hdi_pool_unref(other);
 }
 
 /* Who wants to grant, remove or look at what nurseries hold gets it. */
@@ -219,15 +216,46 @@ TEST(what_nurseries_hold_is_taken_back_for_others)
 {
     struct hdi_pool *pool = new_pool(NULL, 100);
     static struct hdi_nursery a, b;
-    EXPECT(hdi_spawns_take(&a, pool) && hdi_spawns_take(&b, pool));
+    EXPECT(hdi_spawns_take(&a.spawns, pool) && hdi_spawns_take(&b.spawns, pool));
     EXPECT(!hdi_pool_grant(pool, HD_SPAWN_COUNT, 99));
     EXPECT(hdi_pool_grant(pool, HD_SPAWN_COUNT, 98));
     hdi_pool_ungrant(pool, HD_SPAWN_COUNT, 98);
-    EXPECT(hdi_spawns_take(&a, pool));
+    EXPECT(hdi_spawns_take(&a.spawns, pool));
     EXPECT(hdi_pool_remove(pool, HD_SPAWN_COUNT, 97));
-    EXPECT(!hdi_spawns_take(&a, pool) && !hdi_spawns_take(&b, pool));
+    EXPECT(!hdi_spawns_take(&a.spawns, pool) && !hdi_spawns_take(&b.spawns, pool));
     EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].given, 3);
     EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].consumed, 3);
+    hdi_pool_unref(pool);
+}
+
+/* What a task holds is not taken while it is at it, in any of the nurseries it has opened. */
+TEST(what_a_task_holds_is_taken_back_with_its_locks)
+{
+    struct hdi_pool *pool = new_pool(NULL, 100);
+    static struct hdi_nursery outer, inner;
+    static struct hdi_scope plain;
+    static struct hd_task task;
+    struct hdi_spawns spawns = {.task = &task};
+    outer.scope.kind = inner.scope.kind = HDI_SCOPE_NURSERY;
+    plain.up = &outer.scope;
+    inner.scope.up = &plain;
+    task.scope = &inner.scope;
+    EXPECT(hdi_spawns_take(&spawns, pool));
+    struct hdi_lock *const locks[] = {&task.scopes, &inner.scope.base.lock, &outer.scope.base.lock};
+    for (int i = 0; i < 3; i++) {
+        hdi_lock_take(locks[i]);
+        EXPECT_EQ(hdi_spawns_collect(pool), false);
+        EXPECT_EQ(spawns.held, 50);
+        hdi_lock_give(locks[i]);
+        for (int j = 0; j < 3; j++) { /* All were given back. */
+            EXPECT(hdi_lock_try(locks[j]));
+            hdi_lock_give(locks[j]);
+        }
+    }
+    hdi_lock_take(&plain.base.lock); /* Nothing is spawned into it. */
+    EXPECT_EQ(hdi_spawns_collect(pool), true);
+    EXPECT_EQ(spawns.held, 0);
+    EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].remaining, 99);
     hdi_pool_unref(pool);
 }
 
@@ -370,3 +398,65 @@ static int share_pools(void *arg)
 }
 
 TEST_WORLDS(a_nursery_shares_the_pool_around, options) { rt_run(share_pools, NULL, options); }
+
+/* ---- spawns of a task into nurseries that it opens ---- */
+
+static int ends(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+/* The slice stays from one nursery to the next, and who looks sees what was used of it. */
+static int opens_many(void *arg)
+{
+    const struct hdi_pool *pool = arg;
+    const struct hdi_line *line = &pool->lines[HD_SPAWN_COUNT];
+    for (int i = 0; i < 5; i++) EXPECT_EQ(hd_checkpoint(1), 0); /* It has an account now. */
+    for (int i = 1; i <= 3; i++) {
+        hd_nursery inner;
+        EXPECT_EQ(hd_nursery_open(&inner, NULL), 0);
+        EXPECT_EQ(hd_go(&inner, ends, NULL), 0);
+        EXPECT(!hdi_nursery_of(&inner)->spawns.pool);
+        EXPECT_EQ(hd_nursery_leave(&inner), 0);
+        EXPECT_EQ(own()->spawns.held, 256);
+        EXPECT_EQ(own()->spawns.left, 256 - i);
+        EXPECT_EQ(line->granted, 256);
+        EXPECT_EQ(line->consumed, 0);
+    }
+    EXPECT_EQ(hd_budget_left().spawn_count, 997);
+    EXPECT_EQ(own()->spawns.held, 0);
+    EXPECT_EQ(line->consumed, 3);
+    EXPECT_EQ(line->granted, 0);
+    hd_nursery last;
+    EXPECT_EQ(hd_nursery_open(&last, NULL), 0);
+    EXPECT_EQ(hd_go(&last, ends, NULL), 0);
+    EXPECT_EQ(hd_nursery_leave(&last), 0);
+    EXPECT_EQ(own()->spawns.left, 255);
+    return 0;
+}
+
+static int give_spawns(void *arg)
+{
+    (void)arg;
+    const hd_budget budget = {.spawn_count = 1000, .ops = 100000};
+    hd_nursery outer;
+    hd_nursery_options options = HD_NURSERY_OPTIONS_INIT;
+    options.budget = &budget;
+    EXPECT_EQ(hd_nursery_open(&outer, &options), 0);
+    struct hdi_pool *pool = hdi_nursery_of(&outer)->own_pool;
+    EXPECT_EQ(hd_go(&outer, opens_many, pool), 0);
+    EXPECT_EQ(hd_nursery_wait(&outer), 0);
+    EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].consumed, 4); /* It ended, and gave back the rest. */
+    EXPECT_EQ(pool->lines[HD_SPAWN_COUNT].remaining, 996);
+    EXPECT_EQ(hd_nursery_leave(&outer), 0);
+    return 0;
+}
+
+/* In sim nothing is held in advance. */
+TEST(a_task_keeps_its_slice_of_spawns)
+{
+    hd_options options = HD_OPTIONS_INIT;
+    options.world = HD_WORLD_LIVE;
+    rt_run(give_spawns, NULL, &options);
+}

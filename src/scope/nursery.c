@@ -55,7 +55,7 @@ static void set_empty(struct hdi_nursery *n)
     n->told_daemons = n->polled = n->reported = false;
     hdi_list_init(&n->children);
     hdi_list_init(&n->told);
-    n->spawns.pool = NULL;
+    n->spawns = (struct hdi_spawns){.pool = NULL};
     n->daemons = 0;
     n->spawned = n->succeeded = n->votes = n->failed = n->cancelled = n->winner = 0;
     n->first_error = n->heeded = n->first_result = 0;
@@ -92,6 +92,7 @@ static __attribute__((noinline)) int open_limits(struct hdi_nursery *n,
     if (err) hdi_rights_close(n);
     n->meters = n->pool || n->rights;
     n->payer = hdi_nursery_payer(n);
+    if (n->rights) n->paying_owner = NULL;
     return err;
 }
 
@@ -117,6 +118,7 @@ static int open_nursery(struct hdi_nursery *n, const hd_nursery_options *options
     n->pool = around ? around->pool : NULL;
     n->rights = around ? around->rights : NULL;
     n->payer = around ? around->payer : NULL;
+    n->paying_owner = n->payer ? owner : NULL;
     n->own_pool = NULL;
     n->supervisor = NULL;
     n->meters = n->pool || n->rights;
@@ -143,91 +145,6 @@ struct hd_runtime *hdi_scope_runtime(const struct hdi_nursery *n)
 bool hdi_scope_meters(const struct hdi_nursery *n)
 {
     return n->meters;
-}
-
-int hdi_scope_may_spawn(struct hd_task *spawner, struct hdi_nursery *n)
-{
-    const int err = hdi_rights_may_spawn(spawner, n);
-    return err ? err : hdi_scope_attend(spawner, HDI_COST_SPAWN, true);
-}
-
-void hdi_scope_unspawned(struct hd_task *spawner)
-{
-    hdi_budget_unspawn(spawner);
-}
-
-/* As a wait of the owner in it would say. Context: base.lock. */
-static int why_cancelled(const struct hdi_nursery *n)
-{
-    return hdi_scope_cause_of(&n->scope).root == HD_REASON_TIMEOUT ? -ETIMEDOUT : -ECANCELED;
-}
-
-/* Context: base.lock. Returns -EDQUOT if the nursery has nothing that the payer gave it. */
-static int adopt(struct hdi_nursery *n, struct hd_task *task, bool daemon, struct hdi_pool *payer)
-{
-    const int err = step(n, HDI_NURSERY_SPAWN);
-    if (hdi_unlikely(err)) return err == -ECANCELED ? why_cancelled(n) : err;
-    if (payer && hdi_unlikely(!hdi_spawns_take(n, payer))) return -EDQUOT;
-    task->nursery = n;
-    task->daemon = daemon;
-    hdi_list_push_back(&n->children, &task->sibling);
-    n->scope.children++;
-    n->daemons += daemon;
-    n->spawned++;
-    return 0;
-}
-
-/* Mutant nursery_spawn_blind. */
-static int adopt_blindly(struct hdi_nursery *n, struct hd_task *task)
-{
-    const int err = step(n, HDI_NURSERY_SPAWN);
-    if (err) return err;
-    hdi_lock_take(&n->scope.base.lock);
-    const uint8_t state = n->state;
-    n->state = HD_NURSERY_OPEN;
-    (void)adopt(n, task, false, NULL);
-    n->state = state;
-    hdi_lock_give(&n->scope.base.lock);
-    return 0;
-}
-
-HDI_ALWAYS_INLINE int adopt_paid(struct hdi_nursery *n, struct hd_task *task, bool daemon,
-                                 struct hdi_pool *payer)
-{
-    if (hdi_unlikely(n->rights != NULL) && hdi_rights_begin(n, task) != 0) return -EPERM;
-    hdi_lock_take(&n->scope.base.lock);
-    const int err = adopt(n, task, daemon, payer);
-    hdi_lock_give(&n->scope.base.lock);
-    if (hdi_unlikely(err) && n->rights) hdi_rights_end(n);
-    return err;
-}
-
-int hdi_scope_adopt(struct hdi_nursery *n, struct hd_task *task, bool daemon)
-{
-    if (HDI_MUTANT(nursery_spawn_blind)) return adopt_blindly(n, task);
-    return adopt_paid(n, task, daemon, NULL);
-}
-
-static __attribute__((noinline)) int adopt_asking(struct hdi_nursery *n, struct hd_task *task,
-                                                  bool daemon, struct hd_task *spawner)
-{
-    int err = hdi_scope_may_spawn(spawner, n);
-    if (err) return err;
-    err = hdi_scope_adopt(n, task, daemon);
-    if (err) hdi_scope_unspawned(spawner);
-    return err;
-}
-
-int hdi_scope_adopt_for(struct hdi_nursery *n, struct hd_task *task, bool daemon,
-                        struct hd_task *spawner)
-{
-    struct hdi_pool *payer = hdi_account_payer(spawner, n);
-    if (hdi_unlikely(!payer)) return adopt_asking(n, task, daemon, spawner);
-    spawner->credit.ops--;
-    const int err = adopt_paid(n, task, daemon, payer);
-    if (hdi_likely(err != -EDQUOT)) return err;
-    spawner->credit.ops++;
-    return adopt_asking(n, task, daemon, spawner);
 }
 
 /* ---- telling the children ---- */
@@ -446,7 +363,7 @@ struct hdi_nursery *hdi_scope_child_ended(struct hd_task *task, int result)
     const bool late = HDI_MUTANT(nursery_end_unheld);
     if (hdi_unlikely(verdict.cancel) && !late) cancel_locked(n, &verdict, &asked);
     const bool daemons = daemons_only(n);
-    hdi_scope_maybe_free(&n->scope, &wakeups);
+    if (n->scope.children == 0) hdi_scope_maybe_free(&n->scope, &wakeups);
     hdi_lock_give(&n->scope.base.lock); /* The last touch, if we hold nothing. */
     hdi_wakeups_go(&wakeups);
     if (hdi_unlikely(daemons)) tell_daemons(n);
@@ -565,9 +482,9 @@ void hdi_nursery_fini(struct hdi_scope *scope)
     if (hdi_unlikely(n->errors != NULL)) free(n->errors);
     if (hdi_unlikely(n->supervisor != NULL)) hdi_supervisor_close(n);
     if (hdi_unlikely(n->meters)) {
-        hdi_spawns_end(n);
-        hdi_pool_close(n);
-        hdi_rights_close(n);
+        if (n->spawns.pool) hdi_spawns_end(&n->spawns);
+        if (n->own_pool) hdi_pool_close(n);
+        if (n->rights) hdi_rights_close(n);
     }
     scope->owner = NULL; /* for the block form: it was left */
 }

@@ -17,12 +17,14 @@
 #include "scope/nursery_state.h"
 #include "scope/scope.h"
 
-/* What a nursery has drawn of spawn_count for those who spawn into it (POOL-7). */
+/* What was drawn of spawn_count in advance: by a nursery, for those of its tasks that spawn into
+ * it, or by a task, for the nurseries that it opens (POOL-7). */
 struct hdi_spawns {
-    struct hdi_pool *pool;  /* from here; NULL: from nowhere. It and `among` change with the locks
-                             * of both held, the others with the nursery's */
-    struct hdi_list among;  /* pool->spawns */
-    int64_t held, left;     /* granted; of that, not used yet */
+    struct hdi_pool *pool;  /* from here; NULL: nothing yet. Its owner's, as is `task` */
+    struct hd_task *task;   /* constant: whose account it is in; NULL: it is in a nursery */
+    struct hdi_list among;  /* pool->spawns, if it holds any; the pool's lock */
+    int64_t held, left;     /* granted; of that, not used yet. The lock of the nursery, or of one
+                             * that the task has opened; to draw and give back, the pool's too */
 };
 
 struct hdi_nursery {
@@ -38,6 +40,8 @@ struct hdi_nursery {
     struct hdi_rights *rights; /* what its tasks may do; NULL: everything */
     struct hdi_pool *payer;    /* what counts the spawns of its tasks, if they have no other limit;
                                 * NULL: nothing, or they have */
+    struct hd_task *paying_owner; /* its owner, if that has such a payer, and its tasks may do all
+                                   * that the owner may; NULL otherwise */
     struct hdi_supervisor *supervisor; /* NULL: none */
 
     uint8_t state;          /* hd_nursery_state */

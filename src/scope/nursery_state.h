@@ -23,6 +23,12 @@ enum hdi_nursery_event {
 hd_nursery_state hdi_nursery_next(hd_nursery_state state, enum hdi_nursery_event event,
                                   int *refused);
 
+/* Whether it takes a child, which leaves it as it is. */
+static inline bool hdi_nursery_is_open(hd_nursery_state state)
+{
+    return state == HD_NURSERY_OPEN;
+}
+
 /* No way leads on. */
 static inline bool hdi_nursery_is_final(hd_nursery_state state)
 {

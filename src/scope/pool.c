@@ -138,12 +138,7 @@ static void serve_and_unlock(struct hdi_pool *pool, unsigned resource)
 
 /* ---- spawns ---- */
 
-static struct hdi_nursery *nursery_among(struct hdi_list *among)
-{
-    return (struct hdi_nursery *)((char *)among - offsetof(struct hdi_nursery, spawns.among));
-}
-
-/* Context: lock; the nursery's, or nobody spawns into it. */
+/* Context: lock; what keeps who draws from it, or nobody does any more. */
 static void return_spawns(struct hdi_pool *pool, struct hdi_spawns *spawns)
 {
     struct hdi_line *line = &pool->lines[HD_SPAWN_COUNT];
@@ -153,40 +148,81 @@ static void return_spawns(struct hdi_pool *pool, struct hdi_spawns *spawns)
     line->sharers--;
     hdi_line_check(line);
     hdi_list_remove(&spawns->among);
-    spawns->pool = NULL;
     spawns->held = spawns->left = 0;
 }
 
-/* Take back what nurseries hold (POOL-7). Context: lock. Returns false if one of them is busy. */
-static bool try_to_collect(struct hdi_pool *pool)
+static struct hdi_spawns *spawns_among(struct hdi_list *among)
 {
-    while (!hdi_list_empty(&pool->spawns)) {
-        struct hdi_nursery *nursery = nursery_among(pool->spawns.next);
-        if (!hdi_lock_try(&nursery->scope.base.lock)) return false;
-        return_spawns(pool, &nursery->spawns);
-        hdi_lock_give(&nursery->scope.base.lock);
+    return (struct hdi_spawns *)((char *)among - offsetof(struct hdi_spawns, among));
+}
+
+static struct hdi_lock *lock_of(struct hdi_spawns *spawns)
+{
+    struct hdi_nursery *nursery =
+        (struct hdi_nursery *)((char *)spawns - offsetof(struct hdi_nursery, spawns));
+    return &nursery->scope.base.lock;
+}
+
+/* Context: task->scopes, given back, and the locks of the nurseries in its chain before `end`. */
+static void unlock_chain(struct hd_task *task, const struct hdi_scope *end)
+{
+    for (struct hdi_scope *s = task->scope; s != end; s = s->up) {
+        if (s->kind == HDI_SCOPE_NURSERY) hdi_lock_give(&s->base.lock);
+    }
+    hdi_lock_give(&task->scopes);
+}
+
+/* A task uses its slice with the lock of a nursery held that it has opened. Returns false if one is
+ * busy. */
+static bool try_to_lock_chain(struct hd_task *task)
+{
+    if (!hdi_lock_try(&task->scopes)) return false;
+    for (struct hdi_scope *s = task->scope; s; s = s->up) {
+        if (s->kind != HDI_SCOPE_NURSERY || hdi_lock_try(&s->base.lock)) continue;
+        unlock_chain(task, s);
+        return false;
     }
     return true;
 }
 
-/* The same for good. Context: lock, which is given back meanwhile: who has the nursery's may want
- * it. */
+/* Context: lock. Returns false if who holds it is busy. */
+static bool try_to_return_spawns(struct hdi_pool *pool, struct hdi_spawns *spawns)
+{
+    struct hd_task *task = spawns->task;
+    if (!(task ? try_to_lock_chain(task) : hdi_lock_try(lock_of(spawns)))) return false;
+    return_spawns(pool, spawns);
+    if (task) {
+        unlock_chain(task, NULL);
+    } else {
+        hdi_lock_give(lock_of(spawns));
+    }
+    return true;
+}
+
+bool hdi_spawns_collect(struct hdi_pool *pool)
+{
+    while (!hdi_list_empty(&pool->spawns)) {
+        if (!try_to_return_spawns(pool, spawns_among(pool->spawns.next))) return false;
+    }
+    return true;
+}
+
+/* The same for good. Context: lock, which is given back meanwhile: who is busy may want it. */
 static void collect(struct hdi_pool *pool, unsigned resource)
 {
     if (resource != HD_SPAWN_COUNT) return;
-    while (!try_to_collect(pool)) {
+    while (!hdi_spawns_collect(pool)) {
         hdi_lock_give(&pool->base.lock);
         hdi_thread_yield();
         hdi_lock_take(&pool->base.lock);
     }
 }
 
-static bool draw_spawns(struct hdi_pool *pool, struct hdi_nursery *nursery)
+static bool draw_spawns(struct hdi_pool *pool, struct hdi_spawns *spawns)
 {
     enum { MOST = 256 };
     struct hdi_line *line = &pool->lines[HD_SPAWN_COUNT];
-    struct hdi_spawns *spawns = &nursery->spawns;
-    if (spawns->pool) return_spawns(pool, spawns); /* All of it was used. */
+    if (spawns->held) return_spawns(pool, spawns); /* All of it was used. */
     if (line->remaining == 0) return false;
     const int64_t share = line->remaining / (2 * ((int64_t)line->sharers + 1));
     const int64_t slice = hdi_less(share > 1 ? share : 1, MOST);
@@ -195,29 +231,27 @@ static bool draw_spawns(struct hdi_pool *pool, struct hdi_nursery *nursery)
     line->sharers++;
     hdi_line_check(line);
     hdi_list_push_back(&pool->spawns, &spawns->among);
-    spawns->pool = pool;
     spawns->held = slice;
     spawns->left = slice - 1;
     return true;
 }
 
-bool hdi_spawns_draw(struct hdi_nursery *nursery, struct hdi_pool *pool)
+bool hdi_spawns_draw(struct hdi_spawns *spawns, struct hdi_pool *pool)
 {
-    struct hdi_pool *other = nursery->spawns.pool;
-    /* Its owner and its children may pay from different ones. */
-    if (other && other != pool) return hdi_pool_take(pool, HD_SPAWN_COUNT, 1);
+    HDI_ASSERT(!spawns->pool || spawns->pool == pool);
+    spawns->pool = pool;
     hdi_lock_take(&pool->base.lock);
-    const bool drawn = draw_spawns(pool, nursery);
+    const bool drawn = draw_spawns(pool, spawns);
     hdi_lock_give(&pool->base.lock);
     return drawn;
 }
 
-void hdi_spawns_end(struct hdi_nursery *nursery)
+void hdi_spawns_end(struct hdi_spawns *spawns)
 {
-    struct hdi_pool *pool = nursery->spawns.pool;
+    struct hdi_pool *pool = spawns->pool;
     if (!pool) return;
     hdi_lock_take(&pool->base.lock);
-    if (nursery->spawns.pool) return_spawns(pool, &nursery->spawns);
+    if (spawns->held) return_spawns(pool, spawns);
     hdi_lock_give(&pool->base.lock);
 }
 
@@ -228,7 +262,7 @@ static int64_t grant_most(struct hdi_pool *pool, unsigned resource, int64_t amou
 {
     struct hdi_line *line = &pool->lines[resource];
     hdi_lock_take(&pool->base.lock);
-    if (resource == HD_SPAWN_COUNT) (void)try_to_collect(pool); /* It must not be given back. */
+    if (resource == HD_SPAWN_COUNT) (void)hdi_spawns_collect(pool); /* It must not be given back. */
     amount = line->waiting ? 0 : hdi_less(amount, line->remaining);
     line->remaining -= amount;
     line->granted += amount;

@@ -153,6 +153,7 @@ FIBER_TEST(a_daemon_that_fails_is_a_failure)
     hd_child_error error;
     EXPECT_EQ(hd_nursery_error(&n, 0, &error), 0);
     EXPECT(strcmp(error.name, "daemon") == 0);
+    a.doomed = true;
     nur_let_end(&a, 0);
     EXPECT_EQ(nur_leave_as(&n, HD_NURSERY_CANCELLED), -EIO);
     EXPECT(a.cancelled);

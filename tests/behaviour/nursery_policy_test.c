@@ -41,6 +41,7 @@ FIBER_TEST(cancel_is_the_default_and_the_first_error_wins)
     EXPECT_STATE(&n, HD_NURSERY_OPEN);
     nur_end(&n, &a[1], -EIO);
     EXPECT_STATE(&n, HD_NURSERY_CANCELLING);
+    a[2].doomed = a[3].doomed = true;
     nur_end(&n, &a[2], -ENXIO);
     nur_end(&n, &a[3], -ECANCELED);
     expect_errors(&n, 2, (int[]){-EIO, -ENXIO});
@@ -327,6 +328,7 @@ FIBER_TEST(any_ends_with_the_first_success)
     EXPECT_STATE(&n, HD_NURSERY_CANCELLING);
     nur_expect_refused(&n, -ECANCELED);
     const uint64_t winner = hd_nursery_look(&n).winner;
+    a[2].doomed = a[3].doomed = true;
     nur_end(&n, &a[2], -ECANCELED);
     nur_end(&n, &a[3], 0); /* a second winner changes nothing */
     EXPECT_EQ(hd_nursery_look(&n).winner, winner);
@@ -375,6 +377,7 @@ FIBER_TEST(first_takes_whatever_comes_first)
         EXPECT_STATE(&n, HD_NURSERY_CANCELLING);
         nur_expect_refused(&n, -ECANCELED);
         const uint64_t winner = hd_nursery_look(&n).winner;
+        a[0].doomed = a[2].doomed = true;
         nur_end(&n, &a[0], -ENXIO); /* too late to matter */
         nur_end(&n, &a[2], -ECANCELED);
         EXPECT_EQ(nur_leave_as(&n, HD_NURSERY_CANCELLED), outcomes[k]);
@@ -417,6 +420,7 @@ FIBER_TEST(a_quorum_cancels_the_rest)
     EXPECT_STATE(&n, HD_NURSERY_OPEN);
     nur_end(&n, &a[2], 3);
     EXPECT_STATE(&n, HD_NURSERY_CANCELLING);
+    a[3].doomed = a[4].doomed = true;
     nur_let_end(&a[3], -ECANCELED);
     nur_let_end(&a[4], -ECANCELED);
     EXPECT_EQ(nur_leave_as(&n, HD_NURSERY_CANCELLED), 0);
@@ -453,6 +457,7 @@ FIBER_TEST(an_unreachable_quorum_gives_up_at_once)
     EXPECT_STATE(&n, HD_NURSERY_CLOSING); /* Two are left, and two are needed. */
     nur_end(&n, &a[2], -ENXIO);
     EXPECT_STATE(&n, HD_NURSERY_CANCELLING);
+    a[3].doomed = true;
     nur_let_end(&a[3], 0);
     EXPECT_EQ(nur_leave_as(&n, HD_NURSERY_CANCELLED), -EIO);
     EXPECT(a[3].cancelled);

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * adopt: a new task becomes the child of a nursery, and is paid for.
+ *
+ * Most spawns end in the short ways, which call nothing: so nothing has to be kept over a call.
+ * What is not as they want it they leave as it was, to the long way.
+ */
+#include <errno.h>
+
+#include "base/check.h"
+#include "base/mutant.h"
+#include "scope/budget.h"
+
+int hdi_scope_may_spawn(struct hd_task *spawner, struct hdi_nursery *n)
+{
+    const int err = hdi_rights_may_spawn(spawner, n);
+    return err ? err : hdi_scope_attend(spawner, HDI_COST_SPAWN, true);
+}
+
+void hdi_scope_unspawned(struct hd_task *spawner)
+{
+    hdi_budget_unspawn(spawner);
+}
+
+/* Context: base.lock, and it is open. */
+HDI_ALWAYS_INLINE void take_in(struct hdi_nursery *n, struct hd_task *task)
+{
+    task->nursery = n;
+    hdi_list_push_back(&n->children, &task->sibling);
+    n->scope.children++;
+    n->spawned++;
+}
+
+/* ---- the long way ---- */
+
+/* As a wait of the owner in it would say. Context: base.lock. */
+static int refusal(struct hdi_nursery *n)
+{
+    int err;
+    (void)hdi_nursery_next((hd_nursery_state)n->state, HDI_NURSERY_SPAWN, &err);
+    if (err != -ECANCELED) return err;
+    return hdi_scope_cause_of(&n->scope).root == HD_REASON_TIMEOUT ? -ETIMEDOUT : err;
+}
+
+/* Context: base.lock. Returns -EDQUOT if nothing can be drawn; `spawns` NULL: it is paid for. */
+static int adopt(struct hdi_nursery *n, struct hd_task *task, bool daemon,
+                 struct hdi_spawns *spawns, struct hdi_pool *payer)
+{
+    if (!hdi_nursery_is_open((hd_nursery_state)n->state)) return refusal(n);
+    if (spawns && !hdi_spawns_take(spawns, payer)) return -EDQUOT;
+    take_in(n, task);
+    task->daemon = daemon;
+    n->daemons += daemon;
+    return 0;
+}
+
+/* Mutant nursery_spawn_blind. */
+static int adopt_blindly(struct hdi_nursery *n, struct hd_task *task)
+{
+    if (!hdi_nursery_is_open((hd_nursery_state)n->state)) return refusal(n);
+    hdi_lock_take(&n->scope.base.lock);
+    take_in(n, task);
+    hdi_lock_give(&n->scope.base.lock);
+    return 0;
+}
+
+static __attribute__((noinline)) int adopt_slowly(struct hdi_nursery *n, struct hd_task *task,
+                                                  bool daemon, struct hdi_spawns *spawns,
+                                                  struct hdi_pool *payer)
+{
+    if (n->rights && hdi_rights_begin(n, task) != 0) return -EPERM;
+    hdi_lock_take(&n->scope.base.lock);
+    const int err = adopt(n, task, daemon, spawns, payer);
+    hdi_lock_give(&n->scope.base.lock);
+    if (err && n->rights) hdi_rights_end(n);
+    return err;
+}
+
+/* ---- a spawn that is paid for, or costs nothing ---- */
+
+int hdi_scope_adopt(struct hdi_nursery *n, struct hd_task *task, bool daemon)
+{
+    if (HDI_MUTANT(nursery_spawn_blind)) return adopt_blindly(n, task);
+    if (hdi_likely(!n->rights && !daemon && hdi_lock_try(&n->scope.base.lock))) {
+        const bool open = hdi_nursery_is_open((hd_nursery_state)n->state);
+        if (hdi_likely(open)) take_in(n, task);
+        hdi_lock_give(&n->scope.base.lock);
+        if (hdi_likely(open)) return 0;
+    }
+    return adopt_slowly(n, task, daemon, NULL, NULL);
+}
+
+/* ---- a spawn that is paid for here ---- */
+
+/* With credit, and something that counts its spawns, a task has an account. */
+static struct hdi_extras *extras_of(const struct hd_task *spawner)
+{
+    HDI_ASSERT(hdi_account_of(spawner));
+    return hdi_task_extras(spawner);
+}
+
+/* Whether a task spawns into its own nursery, and that pays. If the task could not draw before, it
+ * asks once more, which says that it no longer is exhausted. */
+HDI_ALWAYS_INLINE bool pays_for(const struct hdi_nursery *n, const struct hd_task *spawner)
+{
+    if (spawner->nursery != n || !n->payer) return false;
+    return !hdi_load_relaxed(&extras_of(spawner)->exhausted); /* its own */
+}
+
+static int adopt_asking(struct hdi_nursery *n, struct hd_task *task, bool daemon,
+                        struct hd_task *spawner)
+{
+    int err = hdi_scope_may_spawn(spawner, n);
+    if (err) return err;
+    err = adopt_slowly(n, task, daemon, NULL, NULL);
+    if (err) hdi_scope_unspawned(spawner);
+    return err;
+}
+
+static __attribute__((noinline)) int adopt_paying(struct hdi_nursery *n, struct hd_task *task,
+                                                  bool daemon, struct hd_task *spawner)
+{
+    struct hdi_spawns *spawns = NULL;
+    if (spawner->credit.ops > 0 && n->paying_owner == spawner) {
+        struct hdi_extras *extras = extras_of(spawner);
+        if (!hdi_load_relaxed(&extras->exhausted)) spawns = &extras->account->spawns;
+    } else if (spawner->credit.ops > 0 && pays_for(n, spawner)) {
+        spawns = &n->spawns;
+    }
+    if (!spawns) return adopt_asking(n, task, daemon, spawner);
+    spawner->credit.ops--;
+    const int err = adopt_slowly(n, task, daemon, spawns, spawner->nursery->payer);
+    if (err != -EDQUOT) return err;
+    spawner->credit.ops++;
+    return adopt_asking(n, task, daemon, spawner);
+}
+
+/* Context: base.lock, given back. */
+HDI_ALWAYS_INLINE bool adopt_quickly(struct hdi_nursery *n, struct hd_task *task,
+                                     struct hd_task *spawner, struct hdi_spawns *spawns)
+{
+    const bool can = hdi_nursery_is_open((hd_nursery_state)n->state) && spawns->left > 0;
+    if (hdi_likely(can)) {
+        spawns->left--;
+        spawner->credit.ops--;
+        take_in(n, task);
+    }
+    hdi_lock_give(&n->scope.base.lock);
+    return can;
+}
+
+/* A task that holds a slice of its own is not exhausted: who finds the pool dry takes back its own
+ * slice, too. */
+int hdi_scope_adopt_for(struct hdi_nursery *n, struct hd_task *task, bool daemon,
+                        struct hd_task *spawner)
+{
+    struct hdi_lock *lock = &n->scope.base.lock;
+    if (hdi_likely(spawner->credit.ops > 0 && !daemon)) {
+        if (n->paying_owner == spawner) {
+            if (hdi_likely(hdi_lock_try(lock)) &&
+                hdi_likely(adopt_quickly(n, task, spawner, &extras_of(spawner)->account->spawns))) {
+                return 0;
+            }
+        } else if (hdi_likely(pays_for(n, spawner)) && hdi_likely(hdi_lock_try(lock)) &&
+                   hdi_likely(adopt_quickly(n, task, spawner, &n->spawns))) {
+            return 0;
+        }
+    }
+    return adopt_paying(n, task, daemon, spawner);
+}
