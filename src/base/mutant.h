@@ -20,6 +20,8 @@
     X(jobs_left_open, "a fiber that leaves does not take its open jobs back")            \
     X(jobs_back_open, "a job that was taken back still counts as open")                  \
     X(jobs_join_blind, "a joiner looks whether its job is in the deque, and leaves it there") \
+    X(jobs_join_lined, "a job that is joined stays among those lined up")                \
+    X(jobs_left_lined, "a fiber that leaves does not forget which jobs it lined up")     \
     X(jobs_end_blind, "who ends a job does not look who waits for it")                   \
     X(jobs_touch_late, "who ends a job looks at it once more afterwards")                \
     X(jobs_strand_early, "a thief shows its strand to others before it has a job for it") \
@@ -32,6 +34,10 @@
     X(idle_last_silent, "the last searcher to find work does not notify")                \
     X(lifo_no_barrier, "the LIFO thief claims the slot without the heavy barrier")       \
     X(park_lost_token, "park stores its state instead of claiming it by CAS")            \
+    X(park_event_silent, "unpark does not raise the event for who sleeps in the kernel")  \
+    X(park_in_late, "who sleeps in the kernel does not say so before")                    \
+    X(park_in_blind, "who wakes in the kernel by itself forgets a token that came meanwhile") \
+    X(park_away_silent, "who goes away with a token does not raise the event")            \
     X(word_two_steps, "RUNNING to IDLE to SCHEDULED in two steps")                       \
     X(word_cancel_silent, "cancel sets its flag but does not schedule an idle task")     \
     X(word_unshield_silent, "dropping the last shield does not test for a cancel")       \
@@ -81,6 +87,10 @@
     X(spare_keeps_tasks, "a spare leaves with tasks in its queue")                        \
     X(spare_keeps_time, "a spare leaves, and nobody watches its timers")                  \
     X(reserve_dismissed_silently, "the reserve is one no longer, and is not told of what waits") \
+    X(source_queue_late, "a call that has to wait gives the lock away before it is queued") \
+    X(source_stale_late, "a close wakes who waits, and only then is the handle stale")   \
+    X(source_tell_stale, "what becomes ready is told without a look at the handle")      \
+    X(source_close_used, "a close ends a descriptor that another still uses")            \
     X(guest_ignored, "a runtime goes while another thread still wakes a task of it")
 
 #if HDI_MODEL

@@ -26,6 +26,8 @@
 /* What trimming leaves warm in the pool, per class: a burst that comes again soon should
  * not pay for faulting its pages in again (1 us to trim a stack, 3 us to touch it). */
 #define WARM_BYTES  ((size_t)16 << 20)
+/* The largest stack that a cache keeps. */
+#define KEPT_BYTES  WARM_BYTES
 /* Under AUTO, how many stacks may be guarded by mprotect(), at two mappings each, before
  * canaries take over: the rest of vm.max_map_count (65,530) is the program's. */
 #define MPROTECT_MAX 24000
@@ -358,10 +360,15 @@ static void give_large(struct hdi_stack_pool *pool, struct hdi_stack *stack)
     hdi_mutex_unlock(&pool->lock);
 }
 
+static size_t whole_pages(const struct hdi_stack_pool *pool, size_t bytes)
+{
+    return (bytes + pool->page_bytes - 1) & ~(pool->page_bytes - 1);
+}
+
 static struct hdi_stack *take_large(struct hdi_stack_pool *pool, size_t usable_bytes)
 {
     if (usable_bytes > HDI_STACK_BYTES_MAX) return NULL;
-    const size_t bytes = (usable_bytes + pool->page_bytes - 1) & ~(pool->page_bytes - 1);
+    const size_t bytes = whole_pages(pool, usable_bytes);
     struct large_stack *large = calloc(1, sizeof(*large));
     char *base = large ? hdi_memory_map(guard_bytes(pool) + bytes) : NULL;
     if (!base) {
@@ -427,8 +434,37 @@ static void spill_spare(struct hdi_stack_cache *cache, struct hdi_stack_bin *bin
     bin->spare = NULL;
 }
 
+static void drop_large(struct hdi_stack_cache *cache)
+{
+    if (cache->large) give_large(cache->pool, cache->large);
+    cache->large = NULL;
+}
+
+static struct hdi_stack *take_kept(struct hdi_stack_cache *cache, size_t usable_bytes)
+{
+    struct hdi_stack *stack = cache->large;
+    if (!stack || stack->bytes != whole_pages(cache->pool, usable_bytes)) {
+        return take_large(cache->pool, usable_bytes);
+    }
+    cache->large = NULL;
+    hdi_stack_mark_(stack, true);
+    return stack;
+}
+
+static void keep_large(struct hdi_stack_cache *cache, struct hdi_stack *stack)
+{
+    if (stack->bytes > KEPT_BYTES) {
+        give_large(cache->pool, stack);
+        return;
+    }
+    drop_large(cache);
+    hdi_stack_mark_(stack, false);
+    cache->large = stack;
+}
+
 void hdi_stack_cache_fini(struct hdi_stack_cache *cache)
 {
+    drop_large(cache);
     for (int i = 0; i < HDI_STACK_CLASSES; i++) {
         struct hdi_stack_bin *bin = &cache->bins[i];
         spill_spare(cache, bin);
@@ -443,7 +479,7 @@ void hdi_stack_cache_fini(struct hdi_stack_cache *cache)
 struct hdi_stack *hdi_stack_take_slow(struct hdi_stack_cache *cache, size_t usable_bytes)
 {
     const unsigned size_class = hdi_stack_class(usable_bytes);
-    if (size_class >= HDI_STACK_LARGE) return take_large(cache->pool, usable_bytes);
+    if (size_class >= HDI_STACK_LARGE) return take_kept(cache, usable_bytes);
     struct hdi_stack_bin *bin = &cache->bins[size_class];
     struct hdi_stack *batch = bin->spare ? bin->spare : pool_take(cache->pool, size_class);
     if (!batch) return NULL;
@@ -456,7 +492,7 @@ struct hdi_stack *hdi_stack_take_slow(struct hdi_stack_cache *cache, size_t usab
 void hdi_stack_give_slow(struct hdi_stack_cache *cache, struct hdi_stack *stack)
 {
     if (stack->size_class == HDI_STACK_LARGE) {
-        give_large(cache->pool, stack);
+        keep_large(cache, stack);
         return;
     }
     struct hdi_stack_bin *bin = &cache->bins[stack->size_class];
@@ -499,6 +535,7 @@ static struct hdi_stack_class *class_with_surplus(struct hdi_stack_pool *pool)
 bool hdi_stack_cache_trim(struct hdi_stack_cache *cache)
 {
     struct hdi_stack_pool *pool = cache->pool;
+    drop_large(cache);
     for (int i = 0; i < HDI_STACK_CLASSES; i++) spill_spare(cache, &cache->bins[i]);
     hdi_mutex_lock(&pool->lock);
     struct hdi_stack_class *surplus = class_with_surplus(pool);

@@ -12,7 +12,8 @@
  *            which is a pointer swap.
  * Ownership  a stack belongs to whoever took it, until given to any cache of its pool.
  * Sizes      powers of two from 16 KiB to 1 MiB share slabs; larger ones, to 1 GiB, have
- *            a mapping of their own, returned to the kernel as soon as they are given.
+ *            a mapping of their own, returned to the kernel as soon as they are given; but
+ *            a cache keeps one of up to 16 MiB until it is trimmed.
  * Descriptor outside the stack, so that a stack without pages stays without.
  * Colour     tops differ by multiples of 64 bytes inside the top page: otherwise the
  *            hot lines of all stacks fall into the same few cache sets. For the same
@@ -31,8 +32,9 @@
  * Rejected   one mapping per stack: 32,000 of them exhaust vm.max_map_count.
  * Rejected   arrays in the caches, as os/slab.h has: as fast on a hit, but twice as slow
  *            (9 against 4.5 ns) when bursts of 1,000 stacks come and go.
- * Rejected   keeping large stacks for reuse: mapping one costs 10 us, and each one kept
- *            may hold a gigabyte of pages.
+ * Rejected   keeping all large stacks for reuse: each one kept may hold a gigabyte of pages.
+ *            Keeping none: a worker that takes one job after the other (sched/jobs.h) maps
+ *            and unmaps one for each, which costs it 30 us, and stops every other CPU.
  */
 #ifndef HDI_CTX_STACK_H
 #define HDI_CTX_STACK_H
@@ -107,6 +109,7 @@ struct hdi_stack_bin {
 struct hdi_stack_cache {
     struct hdi_stack_pool *pool;
     struct hdi_stack_bin bins[HDI_STACK_CLASSES];
+    struct hdi_stack *large; /* the one kept; NULL */
 };
 
 /* Returns: 0, or -ENOTSUP if this guard was demanded and does not work here. */

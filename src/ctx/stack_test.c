@@ -110,6 +110,26 @@ TEST(large_stacks_go_back_to_the_kernel_at_once)
     teardown();
 }
 
+TEST(a_cache_keeps_one_large_stack_until_it_is_trimmed)
+{
+    setup(HD_GUARD_AUTO);
+    struct hdi_stack *first = take(2 * MIB), *second = take(2 * MIB);
+    const size_t both = pool.mapped_bytes;
+    hdi_stack_give(&cache, first);
+    hdi_stack_give(&cache, second);
+    EXPECT_EQ(pool.mapped_bytes, both / 2);
+    struct hdi_stack *other = take(3 * MIB);
+    EXPECT(other != second);
+    EXPECT(take(2 * MIB) == second);
+    check_geometry(second, 2 * MIB);
+    hdi_stack_give(&cache, other);
+    hdi_stack_give(&cache, second);
+    EXPECT_EQ(pool.mapped_bytes, both / 2);
+    (void)hdi_stack_cache_trim(&cache);
+    EXPECT_EQ(pool.mapped_bytes, 0);
+    teardown();
+}
+
 TEST(a_small_frame_costs_one_page)
 {
     setup(HD_GUARD_AUTO);

@@ -38,7 +38,8 @@ const hd_parallel_options *hdi_par_options(const hd_parallel_options *options)
 
 hd_runtime *hd_parallel_elsewhere_(const hd_parallel_options *options)
 {
-    return options && options->runtime != hd_runtime_self() ? options->runtime : NULL;
+    hd_runtime *runtime = options ? options->runtime : NULL;
+    return runtime && runtime != hd_runtime_self() ? runtime : NULL;
 }
 
 unsigned hdi_par_workers(const hd_parallel_options *options)
@@ -120,6 +121,7 @@ HD_JOB_BODY(run_range, int, struct range, range)
 
 static size_t automatic_grain(size_t count, const hd_parallel_options *options)
 {
+    if (count < PIECES_PER_WORKER) return 1;
     const size_t chunk = count / (PIECES_PER_WORKER * hdi_par_workers(options));
     return chunk < 1 ? 1 : chunk > CHUNK_MAX ? CHUNK_MAX : chunk;
 }
@@ -133,6 +135,8 @@ int hd_loop_run_(hd_loop_ *loop, size_t begin, size_t end, size_t grain,
     if (grain == 0) grain = options->grain;
     loop->grain = grain ? grain : automatic_grain(end - begin, options);
     hdi_store_relaxed(stop_of(loop), SIZE_MAX); /* Nobody else knows it yet. */
+    const bool alone = end - begin <= loop->grain && !hd_parallel_elsewhere_(options);
+    if (alone) return run_chunk(loop, begin, end);
     const struct range range = {loop, begin, end};
     return HD_RUN_TREE_(options, run_range, range);
 }

@@ -54,7 +54,7 @@ HD_JOB_VOID(sort_piece, struct piece, piece)
         if (stops(all) || !all->sort->step(all->sort, &piece.part, &smaller.part)) return;
         HD_FORK_INTO(&larger, sort_piece, piece);
         (void)HD_CALL(sort_piece, smaller);
-        if (!hd_join_(&larger.job_, &hd_jobs_)) return; /* Another has sorted it. */
+        if (!hd_join_(&larger.job_, &hd_jobs_, true)) return; /* Another has sorted it. */
     }
     sort_alone(all->sort, piece.part);
 }

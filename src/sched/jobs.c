@@ -11,11 +11,12 @@
 /* hd_job.open_ */
 enum {
     PRIVATE,
+    LINED, /* private, and lined up unless its strand has left since */
     OPEN,
     TAKEN, /* and never was in a deque */
 };
 
-/* hd_job.end_: 0, a struct hdi_waiter, or */
+/* hd_job.end_: LINED: the one forked next; otherwise 0, a struct hdi_waiter, or */
 #define ENDED ((uintptr_t)1)
 
 static _Atomic(uintptr_t) *end_of(hd_job *job)
@@ -27,6 +28,7 @@ void hdi_jobs_init(struct hdi_worker *worker)
 {
     const bool sim = worker->exec.runtime->world->kind == HD_WORLD_SIM;
     hdi_store_relaxed(&worker->jobs.wanted, sim); /* Nobody else knows it yet. */
+    worker->jobs.first = worker->jobs.last = NULL;
     hdi_deque_init(&worker->jobs.open);
 }
 
@@ -48,7 +50,7 @@ static int run_taken(void *arg)
         waiter = hdi_load_acquire(end_of(job));
         hdi_store_release(end_of(job), ENDED);
     } else {
-        waiter = hdi_exchange_acq_rel(end_of(job), ENDED); /* E; JOBS-4 */
+        waiter = hdi_exchange_acq_rel(end_of(job), ENDED); /* E; JOBS-5 */
     }
     if (HDI_MUTANT(jobs_touch_late)) (void)hdi_load_relaxed(end_of(job));
     if (waiter) (void)hdi_waiter_decide_one((struct hdi_waiter *)waiter, 0, &ready);
@@ -118,29 +120,56 @@ static bool may_share(struct hdi_worker *worker)
 static unsigned count_private(const hd_job *job)
 {
     unsigned count = 0;
-    for (; job && job->open_ == PRIVATE; job = job->older_) count++;
-    for (; HDI_DEBUG && job; job = job->older_) HDI_ASSERT(job->open_ != PRIVATE); /* JOBS-1 */
+    for (; job && job->open_ <= LINED; job = job->older_) count++;
+    for (; HDI_DEBUG && job; job = job->older_) HDI_ASSERT(job->open_ > LINED); /* JOBS-1 */
     return count;
 }
 
-/* Half of the private ones, the oldest, as many as there is room for. */
+/* Half of the private ones, the oldest. The walk is paid by what it lines up: the next one comes
+ * when all of that is open or joined. */
+static void line_up(struct hdi_jobs *jobs, hd_job *newest)
+{
+    const unsigned count = count_private(newest); /* at least that one */
+    hd_job *job = newest;
+    for (unsigned i = 0; i < count / 2; i++) job = job->older_;
+    jobs->last = job;
+    for (unsigned i = count / 2; i < count; i++) {
+        hdi_plain_write(job);
+        job->open_ = LINED;
+        job->end_ = (uintptr_t)jobs->first;
+        jobs->first = job;
+        job = job->older_;
+    }
+}
+
+/* Context: it is the first or the last. */
+static void leave_line(struct hdi_jobs *jobs, const hd_job *job)
+{
+    if (jobs->first == jobs->last) {
+        jobs->first = jobs->last = NULL;
+    } else if (job == jobs->first) {
+        jobs->first = (hd_job *)job->end_;
+    } else {
+        jobs->last = job->older_;
+    }
+}
+
+/* As many of those lined up as there is room for. */
 static unsigned lay_open(struct hdi_worker *worker, hd_job *newest)
 {
     enum { BATCH = 32 };
-    hd_job *batch[BATCH];
-    unsigned count = count_private(newest), taken = 0;
-    const unsigned room = (unsigned)HDI_DEQUE_CAP - hdi_deque_count(&worker->jobs.open);
-    unsigned most = (count + 1) / 2;
-    if (most > room) most = room;
-    if (most > BATCH) most = BATCH;
-    for (; count > most; count--) newest = newest->older_;
-    for (; taken < most; newest = newest->older_) batch[taken++] = newest;
-    for (unsigned i = taken; i-- > 0;) { /* JOBS-1 */
-        hd_job *job = batch[HDI_MUTANT(jobs_newest_first) ? taken - 1 - i : i];
+    struct hdi_jobs *jobs = &worker->jobs;
+    const unsigned room = (unsigned)HDI_DEQUE_CAP - hdi_deque_count(&jobs->open);
+    const unsigned most = room < BATCH ? room : BATCH;
+    unsigned opened = 0;
+    if (!jobs->first && most > 0) line_up(jobs, newest);
+    for (; opened < most && jobs->first; opened++) { /* JOBS-1 */
+        hd_job *job = HDI_MUTANT(jobs_newest_first) ? jobs->last : jobs->first;
+        leave_line(jobs, job);
         prepare(job, worker->exec.current, OPEN);
-        HD_CHECK(hdi_deque_push(&worker->jobs.open, job)); /* P */
+        HD_CHECK(hdi_deque_push(&jobs->open, job)); /* P */
     }
-    return taken;
+    return opened;
 }
 
 /* In sim the seed decides, at each fork, whether another is faster than the join. */
@@ -175,6 +204,7 @@ void hdi_sched_take_back(struct hdi_exec *exec)
 {
     struct hdi_worker *worker = (struct hdi_worker *)exec;
     exec->current->unusual &= (uint8_t)~HDI_UNUSUAL_JOBS;
+    if (!HDI_MUTANT(jobs_left_lined)) worker->jobs.first = worker->jobs.last = NULL;
     if (HDI_MUTANT(jobs_left_open)) return;
     for (hd_job *job; (job = hdi_deque_pop(&worker->jobs.open));) {
         job->open_ = HDI_MUTANT(jobs_back_open) ? OPEN : PRIVATE;
@@ -183,7 +213,7 @@ void hdi_sched_take_back(struct hdi_exec *exec)
 
 void hdi_jobs_check_joined(struct hdi_worker *worker)
 {
-    HD_CHECK_MSG(!hdi_deque_pop(&worker->jobs.open),
+    HD_CHECK_MSG(!worker->jobs.first && !hdi_deque_pop(&worker->jobs.open),
                  "a function returned without joining a job of HD_FORK_INTO(): use HD_SYNC_FROM()");
 }
 
@@ -210,6 +240,11 @@ static void wait_for_end(struct hd_task *task, hd_job *job)
 bool hd_join_open_(hd_job *job)
 {
     struct hdi_worker *worker = hdi_worker_self();
+    if (job->open_ == LINED) { /* JOBS-4; not the last: JOBS-2 */
+        const bool lined = job == worker->jobs.last && !HDI_MUTANT(jobs_join_lined);
+        if (lined) leave_line(&worker->jobs, job);
+        return true;
+    }
     if (job->open_ == OPEN) {
         if (HDI_MUTANT(jobs_join_blind) && hdi_deque_count(&worker->jobs.open) > 0) return true;
         const hd_job *newest = hdi_deque_pop(&worker->jobs.open);
@@ -271,7 +306,7 @@ void hd_job_run_(hd_runtime *runtime, hd_job *job, void (*run)(hd_job *job))
 
 /* ---- stealing ---- */
 
-static void ask(struct hdi_worker *victim)
+void hdi_jobs_ask(struct hdi_worker *victim)
 {
     _Atomic(uint32_t) *wanted = &victim->jobs.wanted;
     if (!hdi_load_seq_cst(wanted)) hdi_store_seq_cst(wanted, 1); /* H */
@@ -283,7 +318,7 @@ void hdi_jobs_ask_all(struct hdi_worker *worker)
     struct hd_dispatcher *dispatcher = worker->dispatcher;
     const unsigned count = hdi_dispatcher_places(dispatcher);
     for (unsigned i = 0; i < count; i++) {
-        if (i != worker->index) ask(&dispatcher->workers[i]);
+        if (i != worker->index) hdi_jobs_ask(&dispatcher->workers[i]);
     }
 }
 
@@ -299,12 +334,12 @@ struct hd_task *hdi_jobs_steal(struct hdi_worker *worker, struct hdi_worker *vic
         if (job) {
             give_to(worker, strand, job);
             hdi_count(&worker->counters.jobs_taken);
-            if (hdi_deque_count(open) == 0) ask(victim);
+            if (hdi_deque_count(open) == 0) hdi_jobs_ask(victim);
             return strand;
         }
         if (HDI_MUTANT(jobs_strand_early)) hdi_store_relaxed(&strand->word, 0);
         hdi_spawn_no_strand(worker, strand);
     }
-    ask(victim);
+    hdi_jobs_ask(victim);
     return NULL;
 }

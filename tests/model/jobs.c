@@ -133,22 +133,51 @@ MODEL(jobs_three, .sc = 2, .tso = 2, .pso = 1, RT_STEPS, .kills = "jobs_newest_f
 }
 MODEL(jobs_two_thieves, .sc = 2, .tso = 1, .pso = 1, RT_STEPS) { play(fork_three_fiber, 2); }
 
-/* More than the deque holds: the rest stays private until there is room. */
-HD_JOB(fork_many, int, struct stage *, s)
+/* More than the deque holds: the rest stays private until there is room, lined up or not. */
+static void fork_many(struct stage *s, hd_job **list, add_job **jobs)
 {
-    add_job *jobs[JOBS_MOST];
-    begin(s);
+    hd_job *hd_jobs_ = *list;
     for (int i = 0; i < JOBS_MOST; i++) {
         if (i == 5 || i > 6) want(true);
         jobs[i] = FORK(&s->cells[i]);
     }
+    *list = hd_jobs_;
+}
+
+HD_JOB(fork_and_join_many, int, struct stage *, s)
+{
+    add_job *jobs[JOBS_MOST];
+    begin(s);
+    fork_many(s, &hd_jobs_, jobs);
     for (int i = JOBS_MOST; i-- > 0;) JOIN(jobs[i]);
     model_calm(true);
     return 0;
 }
-FIBER(fork_many);
+FIBER(fork_and_join_many);
 
-MODEL(jobs_full, .sc = 2, .tso = 1, .pso = 1, RT_STEPS) { play(fork_many_fiber, 1); }
+MODEL(jobs_full, .sc = 2, .tso = 1, .pso = 1, RT_STEPS) { play(fork_and_join_many_fiber, 1); }
+
+/* What was lined up is joined, and then another is laid open. */
+HD_JOB(fork_after_many, int, struct stage *, s)
+{
+    add_job *jobs[JOBS_MOST];
+    struct cell again = {0};
+    begin(s);
+    fork_many(s, &hd_jobs_, jobs);
+    for (int i = JOBS_MOST; i-- > 3;) JOIN(jobs[i]);
+    want(true);
+    add_job *a = FORK(&again);
+    JOIN(a);
+    for (int i = 3; i-- > 0;) JOIN(jobs[i]);
+    model_calm(true);
+    return 0;
+}
+FIBER(fork_after_many);
+
+MODEL(jobs_lined, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "jobs_join_lined")
+{
+    play(fork_after_many_fiber, 1);
+}
 
 /* ---- a fiber that leaves ---- */
 
@@ -171,6 +200,38 @@ FIBER(fork_yield);
 MODEL(jobs_yield, .sc = 2, .tso = 2, .pso = 1, RT_STEPS, .kills = "jobs_back_open")
 {
     play(fork_yield_fiber, 1);
+}
+
+/* What is lined up is not the next one's. */
+HD_JOB(fork_other, int, struct stage *, s)
+{
+    struct cell other = {0};
+    (void)s;
+    want(true);
+    add_job *a = FORK(&other);
+    JOIN(a);
+    return 0;
+}
+FIBER(fork_other);
+
+HD_JOB(fork_many_yield, int, struct stage *, s)
+{
+    add_job *jobs[JOBS_MOST];
+    hd_task *second;
+    MODEL_EQUAL(hd_spawn(&second, fork_other_fiber, s), 0);
+    begin(s);
+    fork_many(s, &hd_jobs_, jobs);
+    hd_yield();
+    for (int i = JOBS_MOST; i-- > 0;) JOIN(jobs[i]);
+    MODEL_EQUAL(hd_join(second, NULL), 0);
+    model_calm(true);
+    return 0;
+}
+FIBER(fork_many_yield);
+
+MODEL(jobs_lined_yield, .sc = 1, .tso = 1, .pso = 1, RT_STEPS, .kills = "jobs_left_lined")
+{
+    play(fork_many_yield_fiber, 1);
 }
 
 /* Two by turns on one worker. */
