@@ -5,10 +5,13 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 SOAK ?= 20
+FUZZ ?= 3
+ASAN ?= gcc-asan clang-asan
+TSAN ?= gcc-tsan clang-tsan
 
 .NOTPARALLEL:
 .PHONY: build help run test test-asan test-tsan test-aarch64 determinism project model \
-	mutants soak tidy bench install clean
+	mutants fuzz soak tidy bench install clean
 
 build: ## build the library and its tests with gcc (the default)
 	@scripts/setup
@@ -28,11 +31,11 @@ test: ## all tests: gcc, clang, aarch64 under qemu, determinism, the project's o
 
 test-asan: ## the tests under AddressSanitizer and UBSan, gcc and clang
 	@scripts/setup --test
-	@scripts/suite gcc-asan clang-asan
+	@scripts/suite $(ASAN)
 
 test-tsan: ## the tests under ThreadSanitizer, gcc and clang
 	@scripts/setup --test
-	@scripts/suite gcc-tsan clang-tsan
+	@scripts/suite $(TSAN)
 
 test-aarch64: ## the tests cross-built for aarch64, under qemu-user
 	@scripts/setup --test
@@ -53,6 +56,10 @@ model: ## explore the interleavings of the lock-free code
 mutants: ## show that the model checker kills every planted fault
 	@scripts/setup --test
 	@scripts/suite mutants
+
+fuzz: ## the fuzz targets, FUZZ=3 seconds each
+	@scripts/setup --test
+	@FUZZ=$(FUZZ) scripts/suite fuzz
 
 soak: ## the stress tests SOAK=20 times over, with 1,000 sim seeds
 	@scripts/setup --test

@@ -134,5 +134,8 @@ void row_fork_bomb_count(void);
 void row_memory_bomb(void);
 void row_chan_flood(void);
 void row_chan_flood_ops(void);
+void row_serve_echo(void);
+void row_file_read(void);
+void row_pread(void);
 
 #endif

@@ -57,6 +57,9 @@ static const struct {
     {"memory_bomb", row_memory_bomb},
     {"chan_flood", row_chan_flood},
     {"chan_flood_ops", row_chan_flood_ops},
+    {"serve_echo", row_serve_echo},
+    {"file_read", row_file_read},
+    {"pread", row_pread},
 };
 
 double now_ns(void)
@@ -219,7 +222,7 @@ static int usage(void)
 {
     fprintf(stderr, "usage: heddle_bench ROW [kind=fiber|task] [workers=N] [ms=N] [count=N]\n"
                     "       [cap=N] [cases=N] [live=N] [clock=1] [stats=1] [hogs=N]\n"
-                    "       [checkpoint=0|1] [n=N]\n"
+                    "       [checkpoint=0|1] [n=N] [io=uring|epoll]\n"
                     "rows: those of fork_rows.h and");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) fprintf(stderr, " %s", rows[i].name);
     fprintf(stderr, "\n");
@@ -232,6 +235,7 @@ static bool parse(const char *arg)
     if (strcmp(arg, "kind=task") == 0) return params.stackless = true;
     if (strcmp(arg, "clock=1") == 0) return params.clock = true;
     if (strcmp(arg, "stats=1") == 0) return params.stats = true;
+    if (strncmp(arg, "io=", 3) == 0) return setenv("HEDDLE_IO", arg + 3, 1) == 0;
     return sscanf(arg, "workers=%u", &params.workers) == 1 ||
            sscanf(arg, "ms=%u", &params.ms) == 1 || sscanf(arg, "count=%u", &params.count) == 1 ||
            sscanf(arg, "cap=%u", &params.cap) == 1 || sscanf(arg, "live=%u", &params.live) == 1 ||

@@ -19,6 +19,7 @@ PROGRAMS = {  # side: (name in the table, path below build/)
     "tbb": ("oneTBB", "bench-peers/tbb_bench"),
     "openmp": ("OpenMP", "bench-peers/openmp_bench"),
     "rayon": ("rayon", "bench-peers/rayon_bench"),
+    "load": ("", "bench/bench/io_load"),  # starts the servers it is told to
 }
 FORK_PEERS = ("serial", "tbb", "openmp", "rayon")  # of the fork-join rows
 
@@ -196,6 +197,54 @@ def fork_rows(name, args, peers=FORK_PEERS, slow=(), targets_1=None, targets_2=N
     return sorted(rows, key=lambda row: row.slow)
 
 
+def server_rows(section, name, args, peers, metric="ns"):
+    """Our servers by io_uring and by epoll, each against the servers of `peers`: (server, name in
+    the table): target. The targets are for the driver that a runtime takes by itself."""
+    def sample(server):
+        return Sample("load", f"{args} server={server}")
+
+    return [
+        Row(section, f"{name}, {driver}", sample(f"heddle_{driver}"), sample(server), shown,
+            metric=metric, ratio_max=target if driver == IO_CHOSEN else None,
+            group=f"{section} {name}", slow=True)
+        for driver in ("uring", "epoll")
+        for (server, shown), target in peers.items()
+    ]
+
+
+def echo_rows(conns, size, bytes_each, targets):
+    """Server CPU of an echo; the targets are of rates (0.95, 1, 1, 1.1), so these are their
+    inverses."""
+    limit = dict(zip(("raw", "libuv", "tokio", "go"),
+                     (1.052, 1.0, 1.0, 0.909) if targets else (None,) * 4))
+    return server_rows("io: echo, server CPU", f"{conns} x {size}",
+                       f"echo conns={conns} bytes={bytes_each}",
+                       {RAW: limit["raw"], ("raw_epoll", "raw epoll"): None,
+                        LIBUV: limit["libuv"], TOKIO: limit["tokio"], GO: limit["go"]})
+
+
+def idle_rows():
+    """Resident bytes of a server for each connection that has nothing to do."""
+    rows = server_rows("io: idle connections", "resident bytes each of 10,000",
+                       "idle conns=10000", {GO: None, TOKIO: None, LIBUV: None}, metric="bytes")
+    return [row._replace(value_max=5 << 10) if row.against_name == GO[1] else row for row in rows]
+
+
+def file_rows():
+    """Reading what is in the page cache, piece by piece, in one task."""
+    plain = (Sample("heddle", "pread"), "pread")
+    others = [(Sample(peer, "file_read"), PROGRAMS[peer][0]) for peer in ("libuv", "tokio", "go")]
+    return [
+        Row("io: files", f"read of 64 KiB, cached, {driver}",
+            Sample("heddle", f"file_read io={driver}"), against, shown, group="io: files")
+        for driver in ("uring", "epoll") for against, shown in (plain, *others)
+    ]
+
+
+IO_CHOSEN = "uring"  # what our runtime takes if it is not told
+RAW, LIBUV, TOKIO, GO = (("raw_uring", "raw uring"), ("libuv", "libuv"), ("tokio", "Tokio"),
+                         ("go", "Go"))
+
 FIBER, TASK = "spawn+join, fiber", "spawn+join, stackless task"
 WAKE = "wakes"
 CHANNELS, LOCKS, TIMERS = "channels", "locks", "timers"
@@ -332,6 +381,18 @@ ROWS = [
     *fork_rows("empty loop over a million", "parallel_for count=1000000"),
     *fork_rows("empty loop over 1", "parallel_for count=1"),
     *fork_rows("empty loop over 16", "parallel_for count=16"),
+
+    *[row for conns in (1, 64, 1000) for size, bytes_each in (("64 B", 64), ("16 KiB", 16384))
+      for row in echo_rows(conns, size, bytes_each, targets=conns > 1)],
+    *server_rows("io: latency at 20,000 messages a second", "64 x 64 B, p99",
+                 "paced conns=64 bytes=64 rate=20000",
+                 {LIBUV: 1.0, TOKIO: None, GO: None, RAW: None}, metric="ns_p99"),
+    *server_rows("io: HTTP, server CPU", "hello, 64 connections", "http conns=64",
+                 {("nginx", "nginx"): 1.0, GO: 0.666, ("tokio", "hyper"): None}),
+    *server_rows("io: connections, server CPU", "connect and close", "connect conns=64",
+                 {RAW: None, LIBUV: None, TOKIO: None, GO: None}),
+    *idle_rows(),
+    *file_rows(),
 
     *scale_rows("heddle", "fiber one by one", "spawn_one kind=fiber", 1.5),
     *scale_rows("heddle", "stackless one by one", "spawn_one kind=task", 1.5),

@@ -9,18 +9,24 @@
 
 #include <heddle/base.h>
 #include <heddle/budget.h>
+#include <heddle/buffer.h>
 #include <heddle/cap.h>
 #include <heddle/local.h>
 #include <heddle/chan.h>
 #include <heddle/nursery.h>
 #include <heddle/pubsub.h>
 #include <heddle/dispatcher.h>
+#include <heddle/file.h>
 #include <heddle/fork.h>
+#include <heddle/io.h>
 #include <heddle/janus.h>
+#include <heddle/net.h>
 #include <heddle/parallel.h>
+#include <heddle/process.h>
 #include <heddle/runtime.h>
 #include <heddle/scope.h>
 #include <heddle/select.h>
+#include <heddle/sim.h>
 #include <heddle/sort.h>
 #include <heddle/supervise.h>
 #include <heddle/sync.h>

@@ -62,11 +62,49 @@ static bool passed(int status)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static int run_worlds(const struct test *test)
+/* Whether the kernel has io_uring for us: a runtime that is to use it can wait for a pipe. */
+static int try_uring(void *arg)
+{
+    hd_io ends[2];
+    char byte;
+    (void)arg;
+    int err = hd_pipe(ends);
+    if (!err) err = (int)hd_read_until(ends[0], &byte, 1, hd_now(NULL) + 1);
+    return err == -ETIMEDOUT ? 0 : EXIT_SKIP;
+}
+
+static void probe_uring(const hd_options *options)
+{
+    exit(hd_run(try_uring, NULL, options));
+}
+
+/* What is set in the environment would win over the test. */
+static int run_live(const struct test *test)
 {
     hd_options live = HD_OPTIONS_INIT;
     live.world = HD_WORLD_LIVE;
+    if (test->runs == TEST_IN_WORLDS) return run_child(test, &live);
+    static const struct test probe = {.name = "probe", .run = probe_uring};
+    unsetenv("HEDDLE_IO");
+    live.io = HD_IO_EPOLL;
     int status = run_child(test, &live);
+    if (!passed(status)) {
+        printf("# in live, by epoll\n");
+        return status;
+    }
+    live.io = HD_IO_URING;
+    if (!passed(run_child(&probe, &live))) {
+        printf("# %s: not by io_uring, which this kernel does not have\n", test->name);
+        return status;
+    }
+    status = run_child(test, &live);
+    if (!passed(status)) printf("# in live, by io_uring\n");
+    return status;
+}
+
+static int run_sim(const struct test *test)
+{
+    int status = 0;
     const int seeds = env_int("HEDDLE_TEST_SEEDS", 20);
     for (int seed = 1; seed <= seeds && passed(status); seed++) {
         hd_options sim = HD_OPTIONS_INIT;
@@ -81,6 +119,13 @@ static int run_worlds(const struct test *test)
         if (getenv("HEDDLE_SEED")) break;
     }
     return status;
+}
+
+static int run_test(const struct test *test)
+{
+    if (test->runs == TEST_ONCE) return run_child(test, NULL);
+    const int status = run_live(test);
+    return passed(status) && test->runs != TEST_BY_DRIVERS ? run_sim(test) : status;
 }
 
 static bool wanted(const struct test *test, int argc, char **argv)
@@ -99,7 +144,7 @@ int test_main(int argc, char **argv)
     for (const struct test *test = test_first; test; test = test->next) {
         if (list) puts(test->name);
         if (list || !wanted(test, argc, argv)) continue;
-        const int status = test->worlds ? run_worlds(test) : run_child(test, NULL);
+        const int status = run_test(test);
         number++;
         char text[64];
         if (passed(status)) {

@@ -5,6 +5,8 @@
  *   TEST(name) { ... EXPECT(x == 1); ... }   runs once
  *   TEST_WORLDS(name, options) { ... }       runs in live, then in sim with several
  *                                            seeds; a failure prints the seed
+ *   TEST_IO(name, options) { ... }           the same, in live by epoll and by io_uring
+ *   TEST_DRIVERS(name, options) { ... }      only in live, by epoll and by io_uring
  *   TEST_MAIN                                 once per program
  *
  * Each test runs in its own process, so that a crash or a hang is one failure and
@@ -29,19 +31,21 @@
 
 #include <heddle.h>
 
+enum test_runs { TEST_ONCE, TEST_IN_WORLDS, TEST_BY_DRIVERS, TEST_IN_BOTH };
+
 struct test {
     const char *name;
     void (*run)(const hd_options *options);
-    bool worlds;
+    enum test_runs runs;
     struct test *next;
 };
 
 extern struct test *test_first, **test_last;
 int test_main(int argc, char **argv);
 
-#define TEST_REGISTER_(name, in_worlds)                                                  \
+#define TEST_REGISTER_(name, runs)                                                       \
     static void test_run_##name(const hd_options *options);                              \
-    static struct test test_##name = {#name, test_run_##name, in_worlds, NULL};          \
+    static struct test test_##name = {#name, test_run_##name, runs, NULL};               \
     __attribute__((constructor)) static void test_register_##name(void)                  \
     {                                                                                    \
         *test_last = &test_##name;                                                       \
@@ -49,10 +53,16 @@ int test_main(int argc, char **argv);
     }
 
 #define TEST(name)                                                                       \
-    TEST_REGISTER_(name, false)                                                          \
+    TEST_REGISTER_(name, TEST_ONCE)                                                      \
     static void test_run_##name(__attribute__((unused)) const hd_options *options_)
 #define TEST_WORLDS(name, options)                                                       \
-    TEST_REGISTER_(name, true)                                                           \
+    TEST_REGISTER_(name, TEST_IN_WORLDS)                                                 \
+    static void test_run_##name(const hd_options *options)
+#define TEST_IO(name, options)                                                           \
+    TEST_REGISTER_(name, TEST_IN_BOTH)                                                   \
+    static void test_run_##name(const hd_options *options)
+#define TEST_DRIVERS(name, options)                                                      \
+    TEST_REGISTER_(name, TEST_BY_DRIVERS)                                                \
     static void test_run_##name(const hd_options *options)
 
 #define TEST_MAIN                                                                        \

@@ -80,6 +80,15 @@ typedef enum hd_profile {
     HD_PROFILE_SOVEREIGN,
 } hd_profile;
 
+/* How the kernel is asked (io.h). */
+typedef enum hd_io_driver {
+    HD_IO_AUTO,  /* io_uring, or epoll if the kernel, or whoever runs the program, has none */
+    HD_IO_URING, /* or I/O fails with what the kernel says */
+    HD_IO_EPOLL,
+} hd_io_driver;
+
+typedef void hd_log_fn(void *arg, const char *line);
+
 /* Every field left 0 takes its default. */
 typedef struct hd_options {
     size_t size;
@@ -121,6 +130,15 @@ typedef struct hd_options {
     bool report_stalls;    /* write task, spawn site and backtrace to stderr then, once for each;
                             * takes SIGURG for itself, to have the backtrace taken */
     hd_profile profile;    /* what tasks may do (cap.h); default: everything */
+
+    /* I/O (live). */
+    hd_io_driver io;       /* HEDDLE_IO=epoll or HEDDLE_IO=uring in the environment wins */
+    bool embedded;         /* no threads: tasks run in hd_run_once(), for programs with an event
+                            * loop of their own; one worker, and HD_IO_EPOLL. Not in sim */
+    hd_log_fn *log;        /* told in one line what may be worth knowing, such as which driver was
+                            * taken and why; default: nobody. Called on any thread; must not call
+                            * what switches */
+    void *log_arg;
 } hd_options;
 
 #ifdef __cplusplus
@@ -191,6 +209,23 @@ HD_API int64_t hd_after_ms(int64_t ms);
  * Context: any.  Switches: no.  Allocates: no. */
 HD_API hd_world hd_runtime_world(const hd_runtime *runtime);
 HD_API uint64_t hd_runtime_seed(const hd_runtime *runtime);
+
+/* How it does I/O: "io_uring", "epoll", "sim", or "none" before the first.
+ * Context: any.  Switches: no.  Allocates: no. */
+HD_API const char *hd_runtime_io(hd_runtime *runtime);
+
+/* ---- inside another event loop: with hd_options.embedded ---- */
+
+/* Run what is ready, and what becomes ready by the deadline; with HD_NOW only look. Returns as soon
+ * as something ran and nothing is ready any more.
+ * Context: the same thread each time.  Switches: no.  Allocates: no.
+ * Returns: how many tasks ran; 0: the deadline passed; -EINVAL (not embedded, or inside a task). */
+HD_API HD_MUST_USE int hd_run_once(hd_runtime *runtime, int64_t deadline);
+
+/* A descriptor that is readable when hd_run_once() has something to do: for the other loop to
+ * watch, level-triggered. It is the runtime's.
+ * Context: any.  Switches: no.  Allocates: no.  Returns: it; -EINVAL if not embedded. */
+HD_API int hd_runtime_fd(hd_runtime *runtime);
 
 /* Scheduling events so far, folded into one number: in sim, equal for equal
  * programs and seeds (level D3), and different as soon as any choice differs. In

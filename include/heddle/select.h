@@ -50,6 +50,8 @@ typedef enum hd_case_kind {
     HD_CASE_BROADCAST,    /* broadcast receiver, item */
     HD_CASE_ALL_DONE,     /* wait group */
     HD_CASE_TOKEN,        /* token */
+    HD_CASE_READABLE,     /* number: the handle (io.h) */
+    HD_CASE_WRITABLE,     /* the same */
 } hd_case_kind;
 
 /* One thing to wait for. Make it by the macros below. */

@@ -57,6 +57,11 @@ enum hdi_purpose {
     HDI_PURPOSE_STEAL = 2,
     HDI_PURPOSE_SELECT = 3,
     HDI_PURPOSE_CAP_KEY = 4,
+    HDI_PURPOSE_DISK = 5,
+    HDI_PURPOSE_NET_CALL = 6,
+    HDI_PURPOSE_NET_LINK = 7,
+    HDI_PURPOSE_NET_NAME = 8,
+    HDI_PURPOSE_CHAOS = 9,
 };
 
 static inline uint64_t hdi_stream_draw(uint64_t seed, enum hdi_purpose purpose, uint64_t key,

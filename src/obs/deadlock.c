@@ -3,9 +3,9 @@
  * deadlock: telling that no task can ever run again, and what each waits on.
  *
  * In sim the driver knows. In live the worker that parks last looks: no worker is awake, no
- * queue has a task, no timer runs, no thread of others is inside, and every other thread of
- * the process waits in a call to this runtime, without a deadline. A thread that begins to
- * wait when all workers sleep already wakes one, so that the look is repeated:
+ * queue has a task, no timer runs, no descriptor is watched, no thread of others is inside, and
+ * every other thread of the process waits in a call to this runtime, without a deadline. A thread
+ * that begins to wait when all workers sleep already wakes one, so that the look is repeated:
  *
  *   thread                                  worker
  *   1. put its wait into `waits`            1. idle.counts: parked + 1
@@ -109,6 +109,7 @@ static bool is_deadlock(struct hd_runtime *runtime)
 {
     unsigned threads;
     if (hdi_load_acquire(&runtime->closing)) return false;
+    if (hdi_load_acquire(&runtime->io_waits) > 0) return false; /* The kernel may wake somebody. */
     const uint64_t before = runs(runtime);
     if (!all_asleep(runtime, &threads)) return false;
     const unsigned waiting = count_waits(runtime);

@@ -224,11 +224,19 @@ static struct hd_task *take_delivered(struct hdi_worker *worker)
     return hdi_inject_pop(&worker->inbox, &task, 1) == 1 ? task : NULL;
 }
 
+bool hdi_find_news(struct hdi_worker *worker, bool look)
+{
+    struct hdi_lane *lane = hdi_load_acquire(&worker->lane); /* W */
+    return hdi_unlikely(lane != NULL) && hdi_lane_poll(worker, lane, look);
+}
+
 /* Step 1: what a busy worker would otherwise never come to. Injected tasks and a deque's
  * oldest take turns: fibers that yield keep the injection queue from ever being empty. */
 static struct hd_task *take_overdue(struct hdi_worker *worker)
 {
     worker->tick = 0;
+    /* They are taken to be run next, by us, but others may go first. */
+    if (hdi_find_news(worker, true) && !hdi_worker_alone(worker)) notify(worker->dispatcher);
     hdi_keeper_stand_in(worker);
     worker->inbox_turn = !worker->inbox_turn;
     struct hd_task *task = worker->inbox_turn ? take_delivered(worker) : NULL;

@@ -76,6 +76,10 @@ struct hd_task *hdi_find_lifo_next(struct hdi_worker *worker);
 /* Steps 1 to 5. Returns NULL if there is no work here. */
 struct hd_task *hdi_find_local(struct hdi_worker *worker);
 
+/* Step 6: tell the kernel what is asked of it, and, if `look`, hear what it has to say. Returns
+ * whether that made tasks ready. */
+bool hdi_find_news(struct hdi_worker *worker, bool look);
+
 /* Move all that was injected into the worker's bag, so that the seed may choose any of
  * it; does nothing to other queues. Context: the sim world's driver. */
 void hdi_find_gather(struct hdi_worker *worker);

@@ -121,3 +121,16 @@ const struct hdi_world hdi_world_live = {
     .wait = live_wait,
     .wake = live_wake,
 };
+
+const struct hdi_world hdi_world_embedded = {
+    .kind = HD_WORLD_LIVE,
+    .now = live_now,
+    .entropy = live_entropy,
+    .start = hdi_embedded_start,
+    .stop = hdi_embedded_stop,
+    .notify = live_notify,
+    .rouse = live_rouse,
+    .rouse_all = live_rouse_all,
+    .wait = hdi_embedded_wait,
+    .wake = hdi_embedded_wake,
+};

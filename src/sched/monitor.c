@@ -164,6 +164,7 @@ static void ask_to_give_way(struct hdi_worker *worker, struct hd_task *task)
     if (!watch->asked) watch->cpu_ns = hdi_thread_cpu_ns(&worker->thread);
     watch->asked = true;
     hdi_word_ask_to_give_way(&task->word);
+    hdi_jobs_ask(worker); /* One that forks looks there only if its jobs are wanted. */
 }
 
 static void look_at_run(struct hdi_worker *worker, struct hd_task *task, struct finding *finding)
@@ -174,6 +175,8 @@ static void look_at_run(struct hdi_worker *worker, struct hd_task *task, struct 
     if (watch->same_ns == 0) watch->cpu_ns = hdi_thread_cpu_ns(&worker->thread);
     watch->same_ns += finding->passed_ns;
     if (watch->same_ns >= options->quantum_ns) ask_to_give_way(worker, task);
+    struct hdi_lane *lane = hdi_load_acquire(&worker->lane);
+    if (lane) hdi_lane_stand_in(lane, watch->stuck);
     if (watch->same_ns < options->stall_ns) return;
     if (!watch->stuck) watch->stuck = is_stuck(worker, options->stall_ns);
     finding->stuck += watch->stuck;

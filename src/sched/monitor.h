@@ -10,6 +10,7 @@
  *   for quantum_ns  the task is asked to give way (HDI_GIVE_WAY), which it does at its next call.
  *                   Timers that nobody watches are then fired, and it goes behind all tasks that
  *                   have not run for long (sched/inject.h).
+ *                   From its second look at a run on it sees to the worker's I/O, too.
  *   for stall_ns    the worker is stuck, unless it was only kept waiting for a CPU since the task
  *                   was asked. What is in its queue and its LIFO slot goes behind, too. If nobody
  *                   is free to come for that, and fewer workers are left than there are CPUs for,

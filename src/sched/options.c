@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ctx/stack.h"
 #include "os/thread.h"
@@ -38,6 +39,24 @@ static const char *resolve_world(hd_options *options)
         if (found) options->seed = seed;
     }
     if (options->world != HD_WORLD_SIM) options->seed = 0;
+    if (options->embedded && options->world == HD_WORLD_SIM) {
+        return "embedded is for the live world: the simulation is driven by who waits";
+    }
+    return NULL;
+}
+
+/* The environment wins. */
+static const char *resolve_io(hd_options *options)
+{
+    const char *name = secure_getenv("HEDDLE_IO");
+    if (!name || !*name) return NULL;
+    if (strcmp(name, "epoll") == 0) {
+        options->io = HD_IO_EPOLL;
+    } else if (strcmp(name, "uring") == 0) {
+        options->io = HD_IO_URING;
+    } else {
+        return "HEDDLE_IO is neither epoll nor uring";
+    }
     return NULL;
 }
 
@@ -45,6 +64,11 @@ static const char *resolve_workers(hd_options *options)
 {
     const bool sim = options->world == HD_WORLD_SIM;
     if (options->workers > HDI_WORKERS_MAX) return "workers is over 256";
+    if (options->embedded && options->workers > 1) return "embedded has one worker";
+    if (options->embedded) {
+        options->workers = 1;
+        options->quantum_ns = options->stall_ns = HD_FOREVER; /* There is no thread to watch. */
+    }
     if (sim && options->sim_order == HD_SIM_RANDOM) {
         options->workers = 1; /* One queue from which any task may come. */
     } else if (options->workers == 0) {
@@ -110,8 +134,9 @@ const char *hdi_options_resolve(const hd_options *in, hd_options *out)
     if ((unsigned)out->guard > HD_GUARD_CANARY) return "guard is none of HD_GUARD_*";
     if ((unsigned)out->deadlock > HD_DEADLOCK_WAIT) return "deadlock is none of HD_DEADLOCK_*";
     if ((unsigned)out->profile > HD_PROFILE_SOVEREIGN) return "profile is none of HD_PROFILE_*";
-    if ((unsigned)out->profile > HD_PROFILE_SOVEREIGN) return "profile is none of HD_PROFILE_*";
+    if ((unsigned)out->io > HD_IO_EPOLL) return "io is none of HD_IO_*";
     const char *wrong = resolve_world(out);
+    if (!wrong) wrong = resolve_io(out);
     if (!wrong) wrong = resolve_workers(out);
     if (wrong) return wrong;
     resolve_scheduling(out);

@@ -4,8 +4,9 @@
 #include <errno.h>
 
 #include "base/mutant.h"
+#include "os/event.h"
 
-enum { EMPTY, PARKED, NOTIFIED };
+enum { EMPTY, PARKED, NOTIFIED, ELSEWHERE };
 
 void hdi_parker_init(struct hdi_parker *parker)
 {
@@ -37,6 +38,40 @@ bool hdi_parker_park_until(struct hdi_parker *parker, int64_t deadline_ns)
     }
 }
 
+/* Woken by an event that was raised for an earlier sleep, or for nothing, it says so: the caller
+ * looks, and parks again. */
+bool hdi_parker_park_in(struct hdi_parker *parker, void (*wait)(void *arg, int64_t deadline_ns),
+                        void *arg, int64_t deadline_ns)
+{
+    uint32_t seen = EMPTY;
+    if (HDI_MUTANT(park_in_late)) {
+        wait(arg, deadline_ns);
+        return take_token(parker);
+    }
+    if (!hdi_cas_acq_rel(&parker->state, &seen, ELSEWHERE)) return take_token(parker); /* T */
+    wait(arg, deadline_ns);
+    if (take_token(parker)) return true;
+    if (HDI_MUTANT(park_in_blind)) {
+        hdi_store_seq_cst(&parker->state, EMPTY);
+        return false;
+    }
+    seen = ELSEWHERE;
+    if (hdi_cas_acquire(&parker->state, &seen, EMPTY)) return false;
+    return take_token(parker); /* A token came this moment. */
+}
+
+void hdi_parker_go_elsewhere(struct hdi_parker *parker)
+{
+    uint32_t seen = EMPTY;
+    const bool token = !hdi_cas_acq_rel(&parker->state, &seen, ELSEWHERE); /* T */
+    if (token && !HDI_MUTANT(park_away_silent)) hdi_event_raise(parker->event);
+}
+
+void hdi_parker_come_back(struct hdi_parker *parker)
+{
+    (void)hdi_exchange_acq_rel(&parker->state, EMPTY); /* T: the caller looks at everything. */
+}
+
 void hdi_parker_park(struct hdi_parker *parker)
 {
     (void)hdi_parker_park_until(parker, INT64_MAX);
@@ -46,4 +81,5 @@ void hdi_parker_unpark(struct hdi_parker *parker)
 {
     const uint32_t was = hdi_exchange_acq_rel(&parker->state, NOTIFIED); /* T */
     if (was == PARKED) hdi_futex_wake(&parker->state, 1);
+    if (was == ELSEWHERE && !HDI_MUTANT(park_event_silent)) hdi_event_raise(parker->event);
 }

@@ -13,6 +13,7 @@
  *
  * Both 2 follow a read-modify-write of one word (sched/idle.h), so one sees the other.
  */
+#include "os/sys.h"
 #include "sched/runtime.h"
 
 #include <errno.h>
@@ -80,7 +81,10 @@ static int runtime_init(struct hd_runtime *runtime, const hd_options *options)
 {
     hdi_barrier_init();
     runtime->options = *options;
-    runtime->world = options->world == HD_WORLD_SIM ? &hdi_world_sim : &hdi_world_live;
+    runtime->world = options->world == HD_WORLD_SIM ? &hdi_world_sim
+                     : options->embedded            ? &hdi_world_embedded
+                                                    : &hdi_world_live;
+    runtime->sys = options->world == HD_WORLD_SIM ? &hdi_sys_sim : &hdi_sys_live;
     runtime->cpus = hdi_cpu_count();
     runtime->metered = options->world == HD_WORLD_SIM || options->profile != HD_PROFILE_NONE;
     runtime->dispatchers = &runtime->main;
@@ -304,6 +308,8 @@ void hd_runtime_destroy(hd_runtime *runtime)
     if (!HDI_MUTANT(guest_ignored)) wait_for_guests(runtime);
     if (runtime->options.report_overflow) hdi_overflow_uninstall();
     check_no_leak(runtime);
+    hdi_io_end(runtime);
+    if (runtime->world->end) runtime->world->end(runtime);
     hdi_dispatchers_free(runtime);
     hdi_caps_end(runtime);
     hdi_tasks_fini(runtime);

@@ -31,10 +31,15 @@ struct hdi_world {
     int (*wait)(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t expected,
                 int64_t deadline_ns);
     void (*wake)(struct hd_runtime *runtime, _Atomic(uint32_t) *word);
+    /* The runtime goes, and nothing of it is used any more; NULL: nothing to do. */
+    void (*end)(struct hd_runtime *runtime);
 };
 
 extern const struct hdi_world hdi_world_live; /* sched/live.c */
 extern const struct hdi_world hdi_world_sim;  /* sim/world.c */
+extern const struct hdi_world hdi_world_embedded; /* sched/live.c: live without threads */
+
+struct hdi_net;
 
 /* The sim world's own state. */
 struct hdi_sim_state {
@@ -48,9 +53,22 @@ struct hdi_sim_state {
     struct hdi_prng prng;      /* drive: the order of everything */
     _Atomic(uint64_t) drawn;   /* by threads that select */
     struct hd_runtime *older;  /* sched/keeper.c: the simulated runtime created before */
+    struct hdi_mutex net_lock; /* held while `net` is made */
+    _Atomic(struct hdi_net *) net; /* sim/net.h: hosts and network; NULL before the first use */
     void (*ran)(struct hd_task *task); /* tests: called after each run, of a task that may be
                                         * gone; NULL: not at all */
 };
+
+/* What a runtime without threads has (io/embed.c). */
+struct hdi_embed {
+    struct hdi_mutex drive; /* held by the thread that runs its tasks */
+    int fd;                 /* constant: the lane's epoll */
+    int timer;              /* constant: timerfd, in that one */
+};
+
+struct hdi_lane_kind;
+struct hdi_source;
+struct hdi_sys;
 
 struct hd_runtime {
     hd_options options; /* constant; every default filled in */
@@ -82,6 +100,15 @@ struct hd_runtime {
     struct hdi_slab tasks[HDI_TASK_CLASSES];
     struct hdi_monitor monitor;
 
+    const struct hdi_sys *sys;          /* constant: the system calls of its world (os/sys.h) */
+    struct hdi_source *sources;         /* io/source.c: its open handles */
+    struct hdi_mutex lanes_lock;        /* io/lane.c: held while one is made, and for the next */
+    const struct hdi_lane_kind *lane_kind; /* NULL before the first use */
+    _Atomic(uint32_t) io_waits;         /* sources that are watched, and flights (io/lane.h): the
+                                         * kernel may wake a task */
+    struct hdi_embed embed;             /* io/embed.c */
+    uint64_t stdio[3];                  /* lanes_lock: handles of the standard streams; 0: none */
+
     struct hdi_sim_state sim;
 };
 
@@ -97,6 +124,18 @@ void hdi_caps_end(struct hd_runtime *runtime);
 int hdi_scope_may_run_on(const struct hd_task *task, const struct hd_dispatcher *dispatcher);
 int hdi_scope_may_create(const struct hd_task *task, uint64_t *maker);
 int hdi_scope_may_block(const struct hd_task *task);
+
+/* ---- what I/O provides to this layer (io/lane.c, io/embed.c) ---- */
+
+/* All that it had of a runtime that ends is closed. Context: no task and no worker is left. */
+void hdi_io_end(struct hd_runtime *runtime);
+
+/* What a runtime without threads does otherwise than others. */
+int hdi_embedded_start(struct hd_dispatcher *dispatcher);
+void hdi_embedded_stop(struct hd_dispatcher *dispatcher);
+int hdi_embedded_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t expected,
+                      int64_t deadline_ns);
+void hdi_embedded_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word);
 
 /* ---- this layer ---- */
 

@@ -453,15 +453,29 @@ struct hdi_context *hdi_sched_next(struct hdi_exec *exec)
 
 /* ---- searching and parking ---- */
 
+enum { TIGHT_ROUNDS = 4 };
+
 /* Tight at first, then giving the CPU away between rounds. */
 static void pause_between(unsigned round)
 {
-    enum { TIGHT_ROUNDS = 4 };
     if (round >= TIGHT_ROUNDS) {
         hdi_thread_yield();
     } else {
         for (unsigned i = 0; i < 8u << round; i++) hdi_cpu_relax();
     }
+}
+
+/* How often to look for work before parking. */
+static unsigned rounds_of(struct hdi_worker *worker)
+{
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
+    const unsigned rounds = dispatcher->spin_rounds;
+    /* Where a stuck worker may have the CPU, who gives it away for a moment gets it back late. */
+    if (hdi_load_stat(&dispatcher->spares) > 0) return 1;
+    if (hdi_likely(!hdi_load_relaxed(&worker->lane))) return rounds;
+    /* What it waits for comes from the kernel, which it is to ask: only others are worth a look. */
+    if (hdi_worker_alone(worker)) return 1;
+    return rounds < TIGHT_ROUNDS ? rounds : TIGHT_ROUNDS;
 }
 
 static struct hd_task *search(struct hdi_worker *worker)
@@ -473,8 +487,7 @@ static struct hd_task *search(struct hdi_worker *worker)
     }
     hdi_worker_set_state(worker, HDI_WORKER_SEARCHING);
     hdi_count(&worker->counters.searches);
-    /* Where a stuck worker may have the CPU, who gives it away for a moment gets it back late. */
-    const unsigned rounds = hdi_load_stat(&dispatcher->spares) > 0 ? 1 : dispatcher->spin_rounds;
+    const unsigned rounds = rounds_of(worker);
     const unsigned few = dispatcher->runtime->options.steal_scan_max;
     for (unsigned round = 0;; round++) {
         const bool last = round + 1 >= rounds;
@@ -521,6 +534,14 @@ static bool sees_work(struct hdi_worker *worker)
     return hdi_find_sees(worker) || hdi_inject_length(&worker->inbox) > 0;
 }
 
+/* Returns whether it was unparked. */
+static bool sleep_in_kernel(struct hdi_worker *worker, int64_t until_ns)
+{
+    struct hdi_lane *lane = hdi_load_acquire(&worker->lane); /* W */
+    if (lane) return hdi_parker_park_in(&worker->parker, hdi_lane_sleep, lane, until_ns);
+    return hdi_parker_park_until(&worker->parker, until_ns);
+}
+
 static void sleep_until_claimed(struct hdi_worker *worker, bool all_parked)
 {
     struct hd_dispatcher *dispatcher = worker->dispatcher;
@@ -534,7 +555,7 @@ static void sleep_until_claimed(struct hdi_worker *worker, bool all_parked)
         }
         hdi_count(&worker->counters.parks);
         hdi_worker_set_state(worker, HDI_WORKER_PARKED);
-        woken = hdi_parker_park_until(&worker->parker, sleep_until(worker));
+        woken = sleep_in_kernel(worker, sleep_until(worker));
         hdi_keeper_unwatch(worker);
         hdi_count(&worker->counters.unparks);
         worker->exec.coarse_ns = dispatcher->runtime->world->now(dispatcher->runtime);
@@ -547,7 +568,7 @@ static void sleep_until_claimed(struct hdi_worker *worker, bool all_parked)
     if (look_again) hdi_thread_yield();
 }
 
-/* Step 7. Returns a task only if one was left in the LIFO slot. */
+/* Step 8. Returns a task only if one was left in the LIFO slot. */
 static struct hd_task *park(struct hdi_worker *worker)
 {
     struct hd_dispatcher *dispatcher = worker->dispatcher;
@@ -560,7 +581,15 @@ static struct hd_task *park(struct hdi_worker *worker)
     sleep_until_claimed(worker, parked == hdi_load_acquire(&dispatcher->live));
     worker->searching = true;
     worker->injects = worker->queue.shape == HDI_RUNQ_NONE;
+    /* What the sleep brought is the worker's alone, and the task it runs next may be long. */
+    (void)hdi_find_news(worker, false);
     return NULL;
+}
+
+/* A worker that is alone, and parks next, asks the kernel then. */
+static bool hear_news(struct hdi_worker *worker)
+{
+    return hdi_find_news(worker, !hdi_worker_alone(worker));
 }
 
 /* The next task; NULL when the dispatcher stops. Part of the loop. */
@@ -576,6 +605,7 @@ HDI_ALWAYS_INLINE struct hd_task *next_task(struct hdi_worker *worker)
             return NULL;
         }
         if (!task) task = hdi_find_local(worker);
+        if (!task && hear_news(worker)) task = hdi_find_local(worker);
         if (!task && hdi_keeper_poll_all(worker)) task = hdi_find_local(worker);
         if (!task) task = search(worker);
         if (!task) task = park(worker);

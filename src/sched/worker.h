@@ -10,16 +10,18 @@
  *      +- nothing local -+       +-------------------------+
  *
  * Finding work (sched/find.c), each step only if the ones before brought nothing:
- *   1. every `interval` runs: the injection queue first; every other time the inbox
+ *   1. every `interval` runs: the kernel is asked for news of I/O, which goes to the end of the
+ *      local queue; the injection queue first; every other time the inbox
  *   2. the LIFO slot, at most lifo_cap times in a row
  *   3. the local queue
  *   4. the LIFO slot again, if the cap held it back and the queue is empty
  *   5. the inbox, where tasks are that only this worker may run; the injection queue: a
  *      fair share goes to the local queue, where thieves see it; the oldest task behind
  *      the others there, which ran for long before
- *   6. search: steal tasks or jobs from others, a bounded scan from a random start, and the
+ *   6. news of I/O; due timers of others
+ *   7. search: steal tasks or jobs from others, a bounded scan from a random start, and the
  *      injection queue, for some rounds; on the last round also LIFO slots of stuck workers
- *   7. park
+ *   8. park: sleep in the kernel, for I/O too once there is any
  *
  * Fairness (exact, and reached: tests/sim/fairness_test.c), in runs of one worker, with
  * L = lifo_cap and I = the interval:
@@ -101,6 +103,8 @@ static inline void hdi_count(_Atomic(uint64_t) *counter)
 }
 
 /* What the monitor knows of a worker, its own (sched/monitor.c). */
+struct hdi_lane;
+
 struct hdi_watch {
     uint64_t polls;  /* at its last look */
     int64_t same_ns; /* how long they had been the same by then, as far as it looked */
@@ -159,6 +163,8 @@ struct hdi_worker {
     struct hdi_overflow_thread overflow;
     struct hdi_thread thread;
     struct hdi_watch watch; /* the monitor's */
+    _Atomic(struct hdi_lane *) lane; /* where it waits for the kernel, made at the first need and
+                                      * there until the runtime ends; NULL: none yet */
 
     alignas(HDI_CACHE_LINE) struct hdi_timers timers; /* under their lock, any thread */
     alignas(HDI_CACHE_LINE) struct hdi_lifo lifo;   /* thieves too */
@@ -179,6 +185,21 @@ static inline struct hdi_worker *hdi_worker_self(void)
 {
     return (struct hdi_worker *)hdi_exec_self();
 }
+
+/* ---- what I/O provides to this layer (io/lane.c) ---- */
+
+/* Sleep until the kernel has news, the parker's event is raised, or the time has come. Context: the
+ * lane's worker. */
+void hdi_lane_sleep(void *lane, int64_t deadline_ns);
+
+/* Hand the kernel what is to be asked, and, if `look`, ask for its news; wake the tasks they are
+ * for. Returns whether there were any. Context: the lane's worker. */
+bool hdi_lane_poll(struct hdi_worker *worker, struct hdi_lane *lane, bool look);
+
+/* The same, for a worker that is in a task for long, or even stuck there. Context: the monitor. */
+void hdi_lane_stand_in(struct hdi_lane *lane, bool stuck);
+
+/* ---- this layer ---- */
 
 /* sched/worker.c */
 

@@ -8,7 +8,8 @@
  * and counters are the ones of the live world.
  *
  * Time passes by STEP_NS a run, so that a program that watches the clock sees it move,
- * and jumps to the next timer, or to the deadline of a waiting thread, when nothing can run.
+ * and jumps to the next timer, the next event of the network, or the deadline of a waiting thread,
+ * when nothing can run.
  *
  * Other OS threads may take part, at the price of determinism: only one drives at a
  * time, and the others wait for events. Level D3 holds while one thread does it all.
@@ -19,6 +20,7 @@
 #include "os/clock.h"
 #include "sched/find.h"
 #include "sched/runtime.h"
+#include "sim/net.h"
 
 #define STEP_NS 1000
 
@@ -186,9 +188,32 @@ static int wait_for_event(struct hd_runtime *runtime, uint32_t event, int64_t de
     return hdi_futex_wait(&runtime->sim.event, event, limit);
 }
 
+/* What happens in the network by now, between two runs of tasks. */
+static void run_network(struct hd_runtime *runtime)
+{
+    struct hdi_net *net = hdi_load_acquire(&runtime->sim.net); /* N */
+    if (!net || hdi_net_next(net) > sim_now(runtime)) return;
+    struct hdi_worker *worker = &runtime->main.workers[0];
+    void *outer = hdi_thread_self();
+    hdi_worker_enter(worker);
+    worker->exec.coarse_ns = sim_now(runtime);
+    hdi_net_run(net);
+    hdi_worker_leave(worker);
+    hdi_thread_set_self(outer);
+    hdi_jobs_enter(outer);
+}
+
+static void sim_end(struct hd_runtime *runtime)
+{
+    struct hdi_net *net = hdi_load_acquire(&runtime->sim.net); /* N */
+    if (net) hdi_net_end(net);
+}
+
+/* The next timer, or event of the network. */
 static int64_t next_timer(struct hd_runtime *runtime)
 {
-    int64_t earliest_ns = INT64_MAX;
+    struct hdi_net *net = hdi_load_acquire(&runtime->sim.net); /* N */
+    int64_t earliest_ns = net ? hdi_net_next(net) : INT64_MAX;
     hdi_mutex_lock(&runtime->list);
     for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
         const int64_t next_ns = hdi_keeper_next(d);
@@ -220,6 +245,7 @@ static int drive(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t e
     while (hdi_load_acquire(word) == expected) {
         if (sim_now(runtime) >= deadline_ns) return -ETIMEDOUT;
         const uint32_t event = hdi_load_acquire(&runtime->sim.event);
+        run_network(runtime);
         if (step(runtime)) {
             hdi_store_relaxed(&runtime->sim.asleep, false); /* A hint until it is true. */
             continue;
@@ -280,4 +306,5 @@ const struct hdi_world hdi_world_sim = {
     .rouse_all = sim_notify,
     .wait = sim_wait,
     .wake = sim_wake,
+    .end = sim_end,
 };

@@ -19,5 +19,11 @@ extern const struct hdi_op hdi_op_changed;    /* watch.c */
 extern const struct hdi_op hdi_op_broadcast;  /* broadcast.c */
 extern const struct hdi_op hdi_op_all_done;   /* group.c */
 extern const struct hdi_op hdi_op_token;      /* scope/token.c */
+extern const struct hdi_op hdi_op_readable;   /* io/source.c */
+extern const struct hdi_op hdi_op_writable;   /* io/source.c */
+
+/* io/source.c: what is waited on where a case names a handle; never NULL: a stale handle has a
+ * place, too, where it is told. */
+struct hdi_waitable *hdi_io_waitable(uint64_t handle, bool out);
 
 #endif

@@ -28,6 +28,8 @@ static const struct hdi_op *op_of(hd_case_kind kind)
     case HD_CASE_BROADCAST: return &hdi_op_broadcast;
     case HD_CASE_ALL_DONE: return &hdi_op_all_done;
     case HD_CASE_TOKEN: return &hdi_op_token;
+    case HD_CASE_READABLE: return &hdi_op_readable;
+    case HD_CASE_WRITABLE: return &hdi_op_writable;
     }
     return NULL;
 }
@@ -39,6 +41,9 @@ static bool prepare(hd_case *cases, size_t count)
     for (size_t i = 0; i < count; i++) {
         hd_case *c = &cases[i];
         const struct hdi_op *op = op_of(c->kind);
+        if (op && (c->kind == HD_CASE_READABLE || c->kind == HD_CASE_WRITABLE)) {
+            c->object = hdi_io_waitable((uint64_t)c->number, c->kind == HD_CASE_WRITABLE);
+        }
         if (op ? !c->object : c->kind != HD_CASE_AT && c->kind != HD_CASE_NEVER) return false;
         hdi_case_node(c)->op = op;
         hdi_case_node(c)->queued = false;

@@ -85,11 +85,16 @@ int hd_local_share(void *parents, void **value)
     return 0;
 }
 
+void *hdi_local_of(const struct hd_task *task, const hd_local *key)
+{
+    const struct value *found = find(locals_of(task), key);
+    return found ? found->value : NULL;
+}
+
 void *hd_local_get(const hd_local *key)
 {
-    struct hd_task *task = hdi_task_self();
-    const struct value *found = task ? find(locals_of(task), key) : NULL;
-    return found ? found->value : NULL;
+    const struct hd_task *task = hdi_task_self();
+    return task ? hdi_local_of(task, key) : NULL;
 }
 
 int hd_local_set(const hd_local *key, void *value)

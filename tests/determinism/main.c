@@ -169,11 +169,85 @@ static hd_poll member_poll(void *state, int *result)
     return HD_READY;
 }
 
+/* ---- the network: a server that crashes and comes back, over bad links ---- */
+
+static int serve(void *arg)
+{
+    struct world *world = arg;
+    hd_io listener, conn;
+    char buffer[300];
+    MUST(hd_tcp_listen(&listener, ":80", NULL));
+    record(world, UINT64_C(8) << 40);
+    while (hd_accept(listener, &conn, NULL) == 0) {
+        ssize_t n;
+        while ((n = hd_read(conn, buffer, sizeof(buffer))) > 0) {
+            record(world, UINT64_C(9) << 40 | (uint64_t)n);
+            if (hd_write_all(conn, buffer, (size_t)n, NULL) != 0) break;
+        }
+        record(world, UINT64_C(10) << 40 | (uint64_t)(unsigned)n);
+        hd_close(conn);
+    }
+    hd_close(listener);
+    return 0;
+}
+
+/* What comes back of a thousand bytes, in which pieces, when. */
+static void talk(struct world *world)
+{
+    char buffer[1000] = {0};
+    const int64_t deadline = hd_after_ms(3000);
+    hd_io conn;
+    ssize_t n = hd_tcp_connect_until(&conn, "server:80", NULL, deadline);
+    record(world, (uint64_t)hd_now(NULL) ^ (uint64_t)n);
+    if (n) return;
+    n = hd_write_all_until(conn, buffer, sizeof(buffer), NULL, deadline);
+    for (size_t got = 0; n >= 0 && got < sizeof(buffer); got += (size_t)n) {
+        n = hd_read_until(conn, buffer, sizeof(buffer), deadline);
+        record(world, (uint64_t)hd_now(NULL) ^ (uint64_t)n);
+        if (n <= 0) break;
+    }
+    hd_close(conn);
+}
+
+static void send_datagrams(struct world *world)
+{
+    hd_io from, to;
+    hd_addr addr;
+    unsigned number;
+    MUST(hd_udp_open(&to, "127.0.0.1:53"));
+    MUST(hd_udp_open(&from, "127.0.0.1:0"));
+    MUST(hd_local_addr(to, &addr));
+    for (unsigned i = 0; i < 20; i++) {
+        record(world, (uint64_t)hd_send_to(from, &i, sizeof(i), &addr));
+    }
+    while (hd_recv_from_until(to, &number, sizeof(number), NULL, hd_after_ms(1000)) > 0) {
+        record(world, (uint64_t)hd_now(NULL) ^ number);
+    }
+    hd_close(from);
+    hd_close(to);
+}
+
+static int network_fiber(void *arg)
+{
+    struct world *world = arg;
+    hd_sim_host *server;
+    MUST(hd_sim_host_add(&server, "server", NULL, serve, world));
+    MUST(hd_sim_chaos(HD_SIM_CHAOS_ALL, 10 * HD_SECOND_NS));
+    send_datagrams(world);
+    for (unsigned i = 0; i < 6; i++) {
+        talk(world);
+        MUST(hd_sleep_ms(500));
+    }
+    return 0;
+}
+
 /* Spawns everybody, then keeps waking who may sleep until all have ended. */
 static int main_fiber(void *arg)
 {
     struct world *world = arg;
     struct member members[FIBERS + POLLS];
+    hd_task *network;
+    MUST(hd_spawn(&network, network_fiber, world));
     world->alive = FIBERS + POLLS;
     for (unsigned i = 0; i < FIBERS + POLLS; i++) {
         members[i] = (struct member){.world = world, .index = i};
@@ -194,7 +268,7 @@ static int main_fiber(void *arg)
         MUST(hd_join(task, &result));
         record(world, (uint64_t)(unsigned)result);
     }
-    return 0;
+    return hd_join(network, NULL);
 }
 
 static uint64_t run_once(uint64_t seed)
@@ -214,7 +288,7 @@ static uint64_t run_once(uint64_t seed)
     hd_task *task;
     MUST(hd_spawn_with(&task, main_fiber, &world, &into));
     MUST(hd_join(task, NULL));
-    MUST(hd_runtime_drain(runtime, HD_FOREVER));
+    MUST(hd_runtime_shutdown(runtime, HD_FOREVER)); /* The server waits for ever. */
     record(&world, (uint64_t)hd_now(runtime));
     const uint64_t digest = hd_runtime_digest(runtime);
     hd_runtime_destroy(runtime);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * park: sched/park.c. A token is never lost, wherever it comes (PARK-1).
+ * park: sched/park.c. A token is never lost, wherever it comes, and wherever its owner sleeps
+ * (PARK-1).
  */
+#include "os/event.h"
 #include "sched/park.h"
 #include "scenario.h"
 
@@ -104,4 +106,151 @@ MODEL(park_ping_pong, .sc = MODEL_ALL, .tso = 5, .pso = 5, .kills = "park_lost_t
     }
     MODEL_EQUAL(MODEL_READ(p.ball), 4);
     model_join(a);
+}
+
+/* ---- asleep in the kernel, for other reasons, too ---- */
+
+struct lane {
+    struct table table;
+    _Atomic(uint32_t) news; /* what the kernel has to say */
+};
+
+static void lane_init(struct lane *lane)
+{
+    table_init(&lane->table);
+    lane->table.parker.event = hdi_event_open();
+    hdi_store_relaxed(&lane->news, 0);
+    MODEL_NAME(lane->news);
+}
+
+static void sleep_in_lane(void *arg, int64_t deadline_ns)
+{
+    const struct lane *lane = arg;
+    hdi_event_wait(lane->table.parker.event, deadline_ns);
+}
+
+/* As a worker does: it sleeps, hears the news, and looks whether it was unparked. */
+static bool park_in_lane(struct lane *lane, int64_t deadline_ns)
+{
+    struct hdi_parker *parker = &lane->table.parker;
+    const bool token = hdi_parker_park_in(parker, sleep_in_lane, lane, deadline_ns);
+    hdi_event_clear(parker->event);
+    return token;
+}
+
+/* The kernel wakes the sleeper, who gets no token by that. */
+static void kernel(void *arg)
+{
+    struct lane *lane = arg;
+    hdi_store_release(&lane->news, 1);
+    hdi_event_raise(lane->table.parker.event);
+}
+
+MODEL(park_in_one, .sc = MODEL_ALL, .tso = MODEL_ALL, .pso = MODEL_ALL,
+      .kills = "park_event_silent park_in_late")
+{
+    struct lane lane;
+    lane_init(&lane);
+    void *a = model_thread(waker, &lane.table);
+    while (!park_in_lane(&lane, INT64_MAX)) continue;
+    MODEL_EQUAL(MODEL_READ(lane.table.message[0]), 1);
+    model_join(a);
+}
+
+/* A sleep that ends for another reason loses no token that comes this moment. */
+MODEL(park_in_news, .sc = 5, .tso = 4, .pso = 4,
+      .kills = "park_event_silent park_in_late park_in_blind")
+{
+    struct lane lane;
+    lane_init(&lane);
+    void *a = model_thread(waker, &lane.table), *b = model_thread(kernel, &lane);
+    while (!park_in_lane(&lane, INT64_MAX)) continue;
+    MODEL_EQUAL(MODEL_READ(lane.table.message[0]), 1);
+    model_join(a);
+    model_join(b);
+    MODEL_EQUAL(hdi_load_relaxed(&lane.news), 1);
+}
+
+/* Nor does one that ends in time. */
+MODEL(park_in_time, .sc = MODEL_ALL, .tso = 5, .pso = 5, .kills = "park_in_blind")
+{
+    struct lane lane;
+    lane_init(&lane);
+    void *a = model_thread(waker, &lane.table);
+    if (!park_in_lane(&lane, 1)) {
+        while (!park_in_lane(&lane, INT64_MAX)) continue;
+    }
+    MODEL_EQUAL(MODEL_READ(lane.table.message[0]), 1);
+    model_join(a);
+}
+
+/* Three unparks: whoever comes while one is answered is answered later. */
+MODEL(park_in_merge, .sc = 6, .tso = 5, .pso = 5, .kills = "park_event_silent park_in_late")
+{
+    struct lane lane;
+    lane_init(&lane);
+    void *a = model_thread(answer, &lane.table), *b = model_thread(other_waker, &lane.table);
+    while (!park_in_lane(&lane, INT64_MAX)) continue;
+    model_join(a);
+    model_join(b);
+    hdi_parker_unpark(&lane.table.parker);
+    while (!park_in_lane(&lane, INT64_MAX)) continue;
+    MODEL_EQUAL(MODEL_READ(lane.table.message[0]) + MODEL_READ(lane.table.message[1]), 2);
+}
+
+/* In the lane this time, on the futex the next: a worker that was claimed takes its token there. */
+MODEL(park_in_then_out, .sc = 5, .tso = 4, .pso = 4, .kills = "park_in_blind park_lost_token")
+{
+    struct lane lane;
+    lane_init(&lane);
+    void *a = model_thread(waker, &lane.table), *b = model_thread(kernel, &lane);
+    if (!park_in_lane(&lane, INT64_MAX)) hdi_parker_park(&lane.table.parker);
+    MODEL_EQUAL(MODEL_READ(lane.table.message[0]), 1);
+    model_join(a);
+    model_join(b);
+}
+
+/* ---- in two steps: the other loop sleeps until the event is raised (io/embed.c) ---- */
+
+struct errand {
+    struct lane lane;
+    _Atomic(uint32_t) work;
+};
+
+static void bring_work(void *arg)
+{
+    struct errand *errand = arg;
+    (void)hdi_fetch_add_acq_rel(&errand->work, 1);
+    hdi_parker_unpark(&errand->lane.table.parker);
+}
+
+/* Whatever was brought while it was away, or on its way, wakes the other loop. */
+static void do_errands(struct errand *errand, uint32_t all)
+{
+    struct hdi_parker *parker = &errand->lane.table.parker;
+    hdi_store_relaxed(&errand->work, 0);
+    MODEL_NAME(errand->work);
+    lane_init(&errand->lane);
+    void *threads[2];
+    for (uint32_t i = 0; i < all; i++) threads[i] = model_thread(bring_work, errand);
+    while (hdi_load_acquire(&errand->work) < all) {
+        hdi_parker_go_elsewhere(parker);
+        hdi_event_wait(parker->event, INT64_MAX);
+        hdi_parker_come_back(parker);
+        hdi_event_clear(parker->event);
+    }
+    for (uint32_t i = 0; i < all; i++) model_join(threads[i]);
+}
+
+MODEL(park_away_one, .sc = MODEL_ALL, .tso = MODEL_ALL, .pso = MODEL_ALL,
+      .kills = "park_event_silent park_away_silent")
+{
+    struct errand errand;
+    do_errands(&errand, 1);
+}
+
+MODEL(park_away_two, .sc = 4, .tso = 3, .pso = 3, .kills = "park_event_silent park_away_silent")
+{
+    struct errand errand;
+    do_errands(&errand, 2);
 }

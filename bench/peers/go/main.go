@@ -317,6 +317,9 @@ var rows = map[string]func(){
 	"blocking":            rowBlocking,
 	"nursery":             rowNursery,
 	"victim":              rowVictim,
+	"serve_echo":          rowServeEcho,
+	"serve_http":          rowServeHTTP,
+	"file_read":           rowFileRead,
 }
 
 func usage() {

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <unistd.h>
+
 #include <uv.h>
 
 #define WARM_UP 1000
@@ -168,6 +170,121 @@ static void row_blocking(void)
     measure(blocking_calls);
 }
 
+/* ---- reading a file ---- */
+
+#define FILE_BYTES  (64 << 20)
+#define PIECE_BYTES (64 << 10)
+
+static struct {
+    uv_file file;
+    uint64_t left;
+    int64_t at;
+    char piece[PIECE_BYTES];
+} reading;
+
+static void read_next(uv_fs_t *request);
+
+static void was_read(uv_fs_t *request)
+{
+    if (request->result != PIECE_BYTES) abort();
+    uv_fs_req_cleanup(request);
+    reading.at = (reading.at + PIECE_BYTES) % FILE_BYTES;
+    if (--reading.left > 0) read_next(request);
+}
+
+static void read_next(uv_fs_t *request)
+{
+    const uv_buf_t piece = uv_buf_init(reading.piece, PIECE_BYTES);
+    MUST(uv_fs_read(&loop, request, reading.file, &piece, 1, reading.at, was_read));
+}
+
+static void file_reads(uint64_t n)
+{
+    uv_fs_t request;
+    reading.left = n;
+    reading.at = 0;
+    read_next(&request);
+    MUST(uv_run(&loop, UV_RUN_DEFAULT));
+}
+
+static void row_file_read(void)
+{
+    char path[] = "/tmp/libuv_bench.XXXXXX";
+    reading.file = mkstemp(path);
+    if (reading.file < 0 || unlink(path) != 0) abort();
+    for (int i = 0; i < FILE_BYTES / PIECE_BYTES; i++)
+        if (write(reading.file, reading.piece, PIECE_BYTES) != PIECE_BYTES) abort();
+    measure(file_reads);
+}
+
+/* ---- an echo server ---- */
+
+/* What has come is written at once, from one buffer for all connections; only what the socket
+ * does not take is copied. */
+static char arrived[64 << 10];
+
+static void give_buffer(uv_handle_t *handle, size_t wanted, uv_buf_t *buffer)
+{
+    (void)handle, (void)wanted;
+    *buffer = uv_buf_init(arrived, sizeof arrived);
+}
+
+static void forget(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void written(uv_write_t *request, int status)
+{
+    (void)status; /* The next read says it too. */
+    free(request);
+}
+
+static void write_later(uv_stream_t *conn, const char *from, size_t bytes)
+{
+    uv_write_t *request = must_alloc(1, sizeof *request + bytes);
+    const uv_buf_t rest = uv_buf_init(memcpy(request + 1, from, bytes), (unsigned)bytes);
+    MUST(uv_write(request, conn, &rest, 1, written));
+}
+
+static void echo(uv_stream_t *conn, ssize_t got, const uv_buf_t *buffer)
+{
+    if (got == 0) return;
+    if (got < 0) {
+        uv_close((uv_handle_t *)conn, forget);
+        return;
+    }
+    const uv_buf_t all = uv_buf_init(buffer->base, (unsigned)got);
+    int done = uv_try_write(conn, &all, 1);
+    if (done < 0) done = 0;
+    if (done < got) write_later(conn, buffer->base + done, (size_t)(got - done));
+}
+
+static void connected(uv_stream_t *listener, int status)
+{
+    uv_tcp_t *conn = must_alloc(1, sizeof *conn);
+    MUST(status);
+    MUST(uv_tcp_init(&loop, conn));
+    MUST(uv_accept(listener, (uv_stream_t *)conn));
+    MUST(uv_tcp_nodelay(conn, 1));
+    MUST(uv_read_start((uv_stream_t *)conn, give_buffer, echo));
+}
+
+static void row_serve_echo(void)
+{
+    struct sockaddr_in addr;
+    int length = sizeof addr;
+    uv_tcp_t listener;
+    MUST(uv_ip4_addr("127.0.0.1", 0, &addr));
+    MUST(uv_tcp_init(&loop, &listener));
+    MUST(uv_tcp_bind(&listener, (struct sockaddr *)&addr, 0));
+    MUST(uv_listen((uv_stream_t *)&listener, 4096, connected));
+    MUST(uv_tcp_getsockname(&listener, (struct sockaddr *)&addr, &length));
+    printf("127.0.0.1:%d\n", ntohs(addr.sin_port));
+    fflush(stdout);
+    MUST(uv_run(&loop, UV_RUN_DEFAULT));
+}
+
 /* ---- main ---- */
 
 static const struct {
@@ -177,6 +294,8 @@ static const struct {
     {"timer_cycle", row_timer_cycle},
     {"timer_million", row_timer_million},
     {"blocking", row_blocking},
+    {"file_read", row_file_read},
+    {"serve_echo", row_serve_echo},
 };
 
 static int usage(void)

@@ -17,6 +17,7 @@ use tokio::sync::{oneshot, Notify};
 use tokio::task::{yield_now, JoinHandle};
 
 mod chan;
+mod net;
 mod structure;
 mod sync;
 mod timer;
@@ -372,6 +373,9 @@ fn main() {
         "sleep_late" => on_worker_of(runtime_with_time(p.workers), timer::late(p)),
         "nursery" => on_worker(p, measure(p, 1, structure::scopes)),
         "victim" => structure::victims(p),
+        "serve_echo" => net::serve_echo(),
+        "serve_http" => net::serve_http(),
+        "file_read" => on_worker(p, net::file_read(p)),
         _ => usage(),
     }
 }

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * file: files and directories, by the kernel's io_uring, or by a thread that may block.
+ *
+ * A call is an `op`, on the stack of who makes it. run() has it made, and returns when it is over:
+ * whoever makes it uses the caller's buffers, so a call that has begun is waited for, also by a
+ * task that is cancelled.
+ *
+ * A handle that is closed meanwhile keeps its descriptor until the call is over (SRC-5).
+ *
+ * In sim a call takes time before and after, so that others see the disk both without and with
+ * what it did while it is under way.
+ */
+#include "io/file.h"
+
+#include "io/lane.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum call {
+    OPEN,
+    PREADV,
+    PWRITEV,
+    FSYNC,
+    FTRUNCATE,
+    FSTAT,
+    STAT,
+    RENAME,
+    UNLINK,
+    MKDIR,
+    RMDIR,
+    LIST,
+    SYNC_DIR,
+};
+
+struct op {
+    enum call call;
+    struct hd_runtime *runtime;
+    int fd;
+    int flags;       /* OPEN; FSYNC: data only */
+    mode_t mode;
+    const char *path;
+    const char *to;  /* RENAME */
+    const struct iovec *parts;
+    int count;
+    int64_t offset;  /* FTRUNCATE: bytes */
+    struct stat *info;
+    char **entries;
+    ssize_t result;  /* of the call, once that was made */
+};
+
+/* ---- making calls ---- */
+
+static ssize_t make(const struct op *op)
+{
+    struct hd_runtime *at = op->runtime;
+    switch (op->call) {
+    case OPEN: return hdi_sys(at, open, op->path, op->flags, op->mode);
+    case PREADV: return hdi_sys(at, preadv, op->fd, op->parts, op->count, op->offset);
+    case PWRITEV: return hdi_sys(at, pwritev, op->fd, op->parts, op->count, op->offset);
+    case FSYNC: return hdi_sys(at, fsync, op->fd, op->flags);
+    case FTRUNCATE: return hdi_sys(at, ftruncate, op->fd, op->offset);
+    case FSTAT: return hdi_sys(at, fstat, op->fd, op->info);
+    case STAT: return hdi_sys(at, stat, op->path, op->info);
+    case RENAME: return hdi_sys(at, rename, op->path, op->to);
+    case UNLINK: return hdi_sys(at, unlink, op->path);
+    case MKDIR: return hdi_sys(at, mkdir, op->path, op->mode);
+    case RMDIR: return hdi_sys(at, rmdir, op->path);
+    case LIST: return hdi_sys(at, list, op->path, op->entries);
+    case SYNC_DIR: return hdi_sys(at, sync_dir, op->path);
+    }
+    return -EINVAL;
+}
+
+static int make_blocking(void *arg)
+{
+    struct op *op = arg;
+    op->result = make(op);
+    return 0;
+}
+
+/* Virtual time passes for the caller. Returns: 0; why it may not go on, if that ended it. */
+static int pass(int64_t ns, bool cancellable)
+{
+    struct hdi_waiter waiter;
+    const int err = hdi_waiter_begin(&waiter, cancellable);
+    if (err) return err;
+    waiter.cases = NULL;
+    waiter.count = 0;
+    const int which = hdi_waiter_sleep(&waiter, hdi_sched_now() + ns, cancellable);
+    if (which == (int)HDI_ENDED_TIMEOUT) return 0;
+    return which == (int)HDI_ENDED_CANCEL ? hdi_scope_code(hdi_task_self()) : which;
+}
+
+static ssize_t run_sim(struct op *op)
+{
+    const int64_t ns = hdi_disk_latency(op->runtime);
+    int err = pass(ns / 2, true);
+    if (!err) err = hd_blocking(make_blocking, op, NULL);
+    if (!err) (void)pass(ns - ns / 2, false); /* It was made, whatever happens now. */
+    return err ? err : op->result;
+}
+
+static size_t sum(const struct op *op)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < op->count; i++) bytes += op->parts[i].iov_len;
+    return bytes;
+}
+
+/* Read what the kernel has in memory, in no more time than that takes. Returns false if that is not
+ * all of it: the end of the file looks the same. */
+static bool read_at_hand(struct op *op)
+{
+    if (op->call != PREADV || op->offset < 0 || op->count > IOV_MAX) return false;
+    op->result = hdi_sys(op->runtime, preadv_now, op->fd, op->parts, op->count, op->offset);
+    return op->result > 0 && (size_t)op->result == sum(op);
+}
+
+static bool can_fly(const struct op *op)
+{
+    return op->call == PREADV || op->call == PWRITEV || op->call == FSYNC;
+}
+
+/* As hdi_lane_fly(). */
+static ssize_t fly(struct hdi_lane *lane, const struct op *op)
+{
+    struct hdi_flight flight = {.fd = op->fd, .parts = op->parts, .count = (unsigned)op->count,
+                                .offset = (uint64_t)op->offset};
+    flight.kind = op->call == PREADV    ? HDI_FLIGHT_READ
+                  : op->call == PWRITEV ? HDI_FLIGHT_WRITE
+                  : op->flags           ? HDI_FLIGHT_DATA_SYNC
+                                        : HDI_FLIGHT_SYNC;
+    return hdi_lane_fly(lane, &flight);
+}
+
+/* Without another thread, if that is possible. Returns -ENOSYS if not. */
+static ssize_t run_by_kernel(struct op *op, struct hd_task *self)
+{
+    struct hdi_lane *lane = can_fly(op) ? hdi_lane_for_flights(op->runtime) : NULL;
+    if (!lane && op->call != PREADV) return -ENOSYS;
+    if (!lane && hdi_task_metered()) return -ENOSYS; /* hd_blocking() pays, and once is enough. */
+    const int err = hdi_attend(self, HDI_COST_SYSCALL, false);
+    if (err) return err;
+    if (read_at_hand(op)) return op->result;
+    return lane ? fly(lane, op) : -ENOSYS;
+}
+
+/* Have it made, and wait for it. */
+static ssize_t run(struct op *op)
+{
+    struct hd_task *self = hdi_task_self();
+    if (op->runtime->world->kind == HD_WORLD_SIM) return run_sim(op);
+    const ssize_t result = self ? run_by_kernel(op, self) : -ENOSYS;
+    if (result != -ENOSYS) return result;
+    const int err = hd_blocking(make_blocking, op, NULL);
+    return err ? err : op->result;
+}
+
+/* The caller itself makes it: a stackless task, which cannot wait. */
+static ssize_t run_here(const struct op *op, struct hd_task *self)
+{
+    const int err = hdi_attend(self, HDI_COST_SYSCALL, true);
+    return err ? err : make(op);
+}
+
+/* ---- on handles ---- */
+
+/* `no_file`: what it returns for a handle of another kind. */
+static ssize_t run_on(hd_io file, struct op *op, int no_file)
+{
+    struct hdi_source *source = hdi_source_hold(file);
+    if (!source) return -EBADF;
+    ssize_t result = no_file;
+    if (source->kind == HDI_SOURCE_FILE) {
+        struct hd_task *self = hdi_task_self();
+        const bool waits = !self || self->kind == HDI_TASK_FIBER;
+        op->runtime = source->runtime;
+        op->fd = source->fd;
+        result = waits ? run(op) : run_here(op, self);
+    }
+    hdi_source_release(source);
+    return result;
+}
+
+ssize_t hdi_file_readv(hd_io io, const struct iovec *parts, int count, int64_t offset)
+{
+    struct op op = {.call = PREADV, .parts = parts, .count = count, .offset = offset};
+    return run_on(io, &op, -ESPIPE);
+}
+
+ssize_t hdi_file_writev(hd_io io, const struct iovec *parts, int count, int64_t offset)
+{
+    struct op op = {.call = PWRITEV, .parts = parts, .count = count, .offset = offset};
+    return run_on(io, &op, -ESPIPE);
+}
+
+ssize_t hd_pread(hd_io file, void *buffer, size_t bytes, int64_t offset)
+{
+    if (offset < 0) return -EINVAL;
+    const struct iovec part = {.iov_base = buffer, .iov_len = bytes};
+    return hdi_file_readv(file, &part, 1, offset);
+}
+
+ssize_t hd_pwrite(hd_io file, const void *buffer, size_t bytes, int64_t offset)
+{
+    if (offset < 0) return -EINVAL;
+    const struct iovec part = {.iov_base = (void *)buffer, .iov_len = bytes};
+    return hdi_file_writev(file, &part, 1, offset);
+}
+
+int hd_file_sync(hd_io file, bool data_only)
+{
+    struct op op = {.call = FSYNC, .flags = data_only};
+    return (int)run_on(file, &op, -EINVAL);
+}
+
+int hd_file_truncate(hd_io file, int64_t bytes)
+{
+    struct op op = {.call = FTRUNCATE, .offset = bytes};
+    return (int)run_on(file, &op, -EINVAL);
+}
+
+int hd_file_stat(hd_io file, struct stat *info)
+{
+    struct stat found;
+    struct op op = {.call = FSTAT, .info = &found};
+    const int err = (int)run_on(file, &op, -EINVAL);
+    if (!err) *info = found;
+    return err;
+}
+
+/* ---- by name ---- */
+
+/* In the caller's runtime. */
+static ssize_t run_named(struct op *op)
+{
+    op->runtime = hdi_io_runtime();
+    return op->runtime ? run(op) : -EINVAL;
+}
+
+int hd_file_open(hd_io *file, const char *path, int flags, mode_t mode)
+{
+    struct op op = {.call = OPEN, .path = path, .flags = flags, .mode = mode};
+    const int fd = (int)run_named(&op);
+    return fd < 0 ? fd : hdi_source_create(op.runtime, fd, HDI_SOURCE_FILE, file);
+}
+
+int hd_stat(const char *path, struct stat *info)
+{
+    struct stat found;
+    struct op op = {.call = STAT, .path = path, .info = &found};
+    const int err = (int)run_named(&op);
+    if (!err) *info = found;
+    return err;
+}
+
+int hd_rename(const char *from, const char *to)
+{
+    struct op op = {.call = RENAME, .path = from, .to = to};
+    return (int)run_named(&op);
+}
+
+int hd_unlink(const char *path)
+{
+    struct op op = {.call = UNLINK, .path = path};
+    return (int)run_named(&op);
+}
+
+int hd_mkdir(const char *path, mode_t mode)
+{
+    struct op op = {.call = MKDIR, .path = path, .mode = mode};
+    return (int)run_named(&op);
+}
+
+int hd_rmdir(const char *path)
+{
+    struct op op = {.call = RMDIR, .path = path};
+    return (int)run_named(&op);
+}
+
+int hd_dir_sync(const char *path)
+{
+    struct op op = {.call = SYNC_DIR, .path = path};
+    return (int)run_named(&op);
+}
+
+/* ---- directories ---- */
+
+/* All entries are read at once, so that the rest does not wait. */
+struct hd_dir {
+    char *entries; /* {type, name, 0} ... */
+    size_t bytes, at;
+};
+
+int hd_dir_open(hd_dir **dir, const char *path)
+{
+    struct hd_dir *made = malloc(sizeof(*made));
+    if (!made) return -ENOMEM;
+    *made = (struct hd_dir){.entries = NULL};
+    struct op op = {.call = LIST, .path = path, .entries = &made->entries};
+    const ssize_t bytes = run_named(&op);
+    if (bytes < 0) {
+        free(made);
+        return (int)bytes;
+    }
+    made->bytes = (size_t)bytes;
+    *dir = made;
+    return 0;
+}
+
+int hd_dir_read(hd_dir *dir, hd_dir_entry *entry)
+{
+    if (dir->at == dir->bytes) return 0;
+    const char *found = dir->entries + dir->at;
+    const size_t bytes = strlen(found + 1) + 1;
+    dir->at += 1 + bytes;
+    if (bytes > sizeof(entry->name)) return -ENAMETOOLONG; /* No file system of Linux has one. */
+    entry->type = (unsigned char)found[0];
+    memcpy(entry->name, found + 1, bytes);
+    return 1;
+}
+
+void hd_dir_close(hd_dir *dir)
+{
+    if (!dir) return;
+    free(dir->entries);
+    free(dir);
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lane: making them, choosing a kind, and the way of what they tell to the queues.
+ */
+#include "io/lane.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/event.h"
+#include "sched/find.h"
+
+/* ---- choosing ---- */
+
+static void say(struct hd_runtime *runtime, const char *name, const char *why)
+{
+    const hd_options *options = &runtime->options;
+    if (!options->log) return;
+    char text[128];
+    snprintf(text, sizeof(text), "io: %s%s%s", name, why ? ", since io_uring " : "",
+             why ? why : "");
+    options->log(options->log_arg, text);
+}
+
+/* Context: lanes_lock. The first decides for all. */
+static struct hdi_lane *create(struct hd_runtime *runtime, int event, int *err)
+{
+    const hd_io_driver driver = runtime->options.io;
+    struct hdi_lane *lane = NULL;
+    *err = 0;
+    if (!runtime->lane_kind) {
+        const char *why = NULL;
+        runtime->lane_kind = &hdi_lane_epoll;
+        if (driver != HD_IO_EPOLL && !runtime->options.embedded) {
+            lane = hdi_lane_uring.create(event, err);
+            if (!lane && driver == HD_IO_URING) {
+                runtime->lane_kind = NULL;
+                return NULL;
+            }
+            if (lane) runtime->lane_kind = &hdi_lane_uring;
+            if (!lane) why = strerror(-*err);
+        }
+        say(runtime, runtime->lane_kind->name, why);
+    }
+    return lane ? lane : runtime->lane_kind->create(event, err);
+}
+
+/* ---- making and ending ---- */
+
+/* Context: lanes_lock. */
+static struct hdi_lane *make_lane(struct hdi_worker *worker, int *err)
+{
+    const int event = hdi_event_open();
+    if (event < 0) {
+        *err = event;
+        return NULL;
+    }
+    struct hdi_lane *lane = create(worker->exec.runtime, event, err);
+    if (!lane) {
+        close(event);
+        return NULL;
+    }
+    lane->worker = worker;
+    lane->event = event;
+    worker->parker.event = event;
+    hdi_store_release(&worker->lane, lane); /* W */
+    return lane;
+}
+
+/* A worker that comes and goes has none: what is watched there would not be seen any more. */
+static struct hdi_worker *keeps_lane(struct hd_runtime *runtime)
+{
+    struct hdi_worker *self = hdi_worker_self();
+    const bool own = self && self->dispatcher == &runtime->main && !self->spare;
+    return own ? self : &runtime->main.workers[0];
+}
+
+/* Context: lanes_lock. */
+static struct hdi_lane *any_lane(struct hd_runtime *runtime)
+{
+    struct hdi_lane *lane = NULL;
+    for (unsigned i = 0; i < hdi_dispatcher_places(&runtime->main) && !lane; i++) {
+        lane = hdi_load_acquire(&runtime->main.workers[i].lane); /* W */
+    }
+    return lane;
+}
+
+struct hdi_lane *hdi_lane_here(struct hd_runtime *runtime, int *err)
+{
+    struct hdi_worker *worker = keeps_lane(runtime);
+    struct hdi_lane *lane = hdi_load_acquire(&worker->lane); /* W */
+    if (lane) return lane;
+    hdi_mutex_lock(&runtime->lanes_lock);
+    lane = hdi_load_acquire(&worker->lane);
+    if (!lane) {
+        lane = make_lane(worker, err);
+        /* It sleeps elsewhere, if it does. */
+        if (lane && worker != hdi_worker_self()) hdi_parker_unpark(&worker->parker);
+        /* With no descriptor left, for instance, another worker's will do. */
+        if (!lane) lane = any_lane(runtime);
+        if (lane) *err = 0;
+    }
+    hdi_mutex_unlock(&runtime->lanes_lock);
+    return lane;
+}
+
+void hdi_io_end(struct hd_runtime *runtime)
+{
+    hdi_sources_end(runtime);
+    for (unsigned i = 0; i < hdi_dispatcher_places(&runtime->main); i++) {
+        struct hdi_lane *lane = hdi_load_acquire(&runtime->main.workers[i].lane);
+        if (!lane) continue;
+        close(lane->event);
+        lane->kind->destroy(lane);
+    }
+}
+
+const char *hd_runtime_io(hd_runtime *runtime)
+{
+    if (runtime->world->kind == HD_WORLD_SIM) return "sim";
+    hdi_mutex_lock(&runtime->lanes_lock);
+    const struct hdi_lane_kind *kind = runtime->lane_kind;
+    hdi_mutex_unlock(&runtime->lanes_lock);
+    return kind ? kind->name : "none";
+}
+
+/* ---- watching ---- */
+
+int hdi_live_watch(struct hd_runtime *runtime, int fd, struct hdi_source *source)
+{
+    (void)fd;
+    int err = 0;
+    struct hdi_lane *lane = hdi_lane_here(runtime, &err);
+    if (lane && lane->kind->watch) err = lane->kind->watch(lane, source);
+    if (err) return err;
+    source->lane = lane;
+    hdi_fetch_add_acq_rel(&runtime->io_waits, 1);
+    return 0;
+}
+
+int hdi_lane_arm(struct hdi_source *source, struct hdi_side *side)
+{
+    struct hdi_lane *lane = source->lane;
+    return lane->kind->arm ? lane->kind->arm(lane, source, side) : 0;
+}
+
+/* Nothing came ahead: why. */
+static int nothing_ahead(struct hdi_source *source)
+{
+    const int err = source->failed;
+    source->failed = 0;
+    if (err) return err;
+    return source->in.armed && source->ahead ? -EAGAIN : -ENODATA;
+}
+
+/* The lane that may have something for it; NULL. Who waited for this side has seen which it is; for
+ * the other it may be chosen this moment. */
+static struct hdi_lane *lane_ahead(const struct hdi_source *source)
+{
+    struct hdi_lane *lane = source->in.armed || hdi_source_has(source) ? source->lane : NULL;
+    return lane && lane->kind->receive ? lane : NULL;
+}
+
+ssize_t hdi_lane_receive(struct hdi_source *source, const struct iovec *parts, int count)
+{
+    struct hdi_lane *lane = lane_ahead(source);
+    if (!lane) return -ENODATA;
+    const ssize_t n = lane->kind->receive(lane, source, parts, count);
+    return n >= 0 ? n : nothing_ahead(source);
+}
+
+int hdi_lane_accept(struct hdi_source *source)
+{
+    if (!lane_ahead(source)) return -ENODATA;
+    if (source->accepted_first == source->accepted_end) return nothing_ahead(source);
+    return source->accepted[source->accepted_first++];
+}
+
+void hdi_live_unwatch(struct hd_runtime *runtime, int fd, struct hdi_source *source)
+{
+    (void)fd;
+    source->lane->kind->unwatch(source->lane, source);
+    hdi_fetch_sub_acq_rel(&runtime->io_waits, 1);
+}
+
+/* ---- calls that the kernel makes ---- */
+
+static bool attempt_landed(hd_case *c, struct hdi_wakeups *wakeups)
+{
+    const struct hdi_flight *flight = c->object;
+    (void)wakeups;
+    if (flight->landed) c->result = flight->result;
+    return flight->landed;
+}
+
+static bool enqueue_flight(hd_case *c)
+{
+    hdi_node_enqueue(&((struct hdi_flight *)c->object)->waiters, hdi_case_node(c));
+    return true;
+}
+
+static void dequeue_flight(hd_case *c, struct hdi_wakeups *wakeups)
+{
+    (void)wakeups;
+    hdi_node_dequeue(hdi_case_node(c));
+}
+
+static const struct hdi_op op_flight = {
+    .what = "file",
+    .attempt = attempt_landed,
+    .enqueue = enqueue_flight,
+    .dequeue = dequeue_flight,
+};
+
+void hdi_flight_land(struct hdi_flight *flight, int result, struct hdi_wakeups *wakeups)
+{
+    hdi_lock_take(&flight->waitable.lock);
+    flight->landed = true;
+    flight->result = result;
+    struct hdi_node *node = hdi_node_pop(&flight->waiters);
+    if (node) {
+        hdi_node_case(node)->result = result;
+        (void)hdi_node_complete(node, wakeups); /* Nothing else ends it. */
+    }
+    hdi_lock_give(&flight->waitable.lock);
+}
+
+static int await_landing(struct hdi_flight *flight)
+{
+    hd_case c = HD_CASE_(HD_CASE_NEVER, flight, NULL, 0);
+    struct hdi_wakeups none = HDI_WAKEUPS_INIT;
+    hdi_lock_take(&flight->waitable.lock);
+    if (!attempt_landed(&c, &none)) {
+        (void)hdi_wait_locked_always(&op_flight, &c);
+        hdi_lock_take(&flight->waitable.lock); /* FLIGHT-1 */
+    }
+    const int result = flight->result;
+    hdi_lock_give(&flight->waitable.lock);
+    return result;
+}
+
+struct hdi_lane *hdi_lane_for_flights(struct hd_runtime *runtime)
+{
+    int err = 0;
+    if (hdi_worker_self() != keeps_lane(runtime) || hdi_sys_fault) return NULL;
+    struct hdi_lane *lane = hdi_lane_here(runtime, &err);
+    return lane && lane->kind->fly ? lane : NULL;
+}
+
+/* What a thread handed over that has ended since, the kernel gives up: nobody else cancels it. */
+ssize_t hdi_lane_fly(struct hdi_lane *lane, struct hdi_flight *flight)
+{
+    struct hd_runtime *runtime = lane->worker->exec.runtime;
+    int result;
+    hdi_fetch_add_acq_rel(&runtime->io_waits, 1);
+    do {
+        flight->waitable = (struct hdi_waitable){0};
+        flight->landed = false;
+        hdi_list_init(&flight->waiters);
+        lane->kind->fly(lane, flight);
+        result = await_landing(flight);
+    } while (result == -ECANCELED || result == -EINTR);
+    hdi_fetch_sub_acq_rel(&runtime->io_waits, 1);
+    return result;
+}
+
+/* ---- what the scheduler calls ---- */
+
+void hdi_lane_sleep(void *lane, int64_t deadline_ns)
+{
+    ((struct hdi_lane *)lane)->kind->sleep(lane, deadline_ns);
+}
+
+/* In the order in which they were told; the LIFO slot is for what the running task wakes. */
+static void submit(struct hdi_worker *worker, struct hdi_wakeups *wakeups)
+{
+    for (struct hd_task *task = wakeups->first, *next; task; task = next) {
+        next = task->next;
+        if (task->home == worker->dispatcher && !task->unusual) {
+            hdi_find_submit_last(worker, task);
+        } else {
+            hdi_sched_submit(task);
+        }
+    }
+}
+
+bool hdi_lane_poll(struct hdi_worker *worker, struct hdi_lane *lane, bool look)
+{
+    struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
+    lane->kind->poll(lane, look, &wakeups);
+    submit(worker, &wakeups);
+    return wakeups.first != NULL;
+}
+
+void hdi_lane_stand_in(struct hdi_lane *lane, bool stuck)
+{
+    struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
+    lane->kind->stand_in(lane, stuck, &wakeups);
+    hdi_wakeups_go(&wakeups);
+}

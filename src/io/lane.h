@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lane: where one worker asks the kernel, and sleeps until there is an answer.
+ *
+ * Each worker of the default dispatcher has one from its first need on, by io_uring or by epoll;
+ * who is no such worker uses the first worker's. A worker with a lane parks in it
+ * (hdi_parker_park_in), so the kernel's news of what a worker began wakes that one, and no other.
+ * While it runs tasks it looks every `interval` runs (sched/worker.h); while it is in one task for
+ * long, the monitor looks in its place.
+ *
+ *   LANE-1  Nothing is told to a source with a lock of a lane held: sources are locked before
+ *           lanes.
+ *   LANE-2  What the kernel says names a handle, and is passed over if that is stale by now.
+ *
+ * Rejected
+ *   One epoll for all workers, where the one that sleeps hears everything: every piece of news
+ *   crosses from thread to thread, and with io_uring, which works for the thread that submitted,
+ *   twice.
+ *   io_uring with DEFER_TASKRUN: only the worker itself could hear the news, so what a stuck one
+ *   has begun would be stuck with it.
+ */
+#ifndef HDI_IO_LANE_H
+#define HDI_IO_LANE_H
+
+#include "io/source.h"
+
+struct hdi_lane;
+
+/* A call that the kernel makes with memory of the caller, a fiber, who waits until it is over, come
+ * what may: on the caller's stack.
+ *
+ *   FLIGHT-1  Who lands it holds the lock throughout; the caller takes it once more before it
+ *             returns, so that nobody is inside any more. */
+enum hdi_flight_kind { HDI_FLIGHT_READ, HDI_FLIGHT_WRITE, HDI_FLIGHT_SYNC, HDI_FLIGHT_DATA_SYNC };
+
+struct hdi_flight {
+    alignas(16) struct hdi_waitable waitable; /* first */
+    struct hdi_list waiters;
+    bool landed;
+    int result;
+    enum hdi_flight_kind kind;
+    int fd;
+    const struct iovec *parts;
+    unsigned count;
+    uint64_t offset;
+};
+
+/* What the two kinds have of their own. */
+struct hdi_lane_kind {
+    const char *name;
+    /* The lane has its event. Returns NULL if the kernel has no such thing, or not for us. */
+    struct hdi_lane *(*create)(int event, int *err);
+    void (*destroy)(struct hdi_lane *lane);
+    /* Both sides at once, for good; or, each time somebody waits and `armed` is false, one side. */
+    int (*watch)(struct hdi_lane *lane, struct hdi_source *source);
+    int (*arm)(struct hdi_lane *lane, struct hdi_source *source, struct hdi_side *side);
+    void (*unwatch)(struct hdi_lane *lane, struct hdi_source *source);
+    /* What the kernel has received already for a `fast` source. Context: in.lock. Returns: how many
+     * bytes; -EAGAIN: none. NULL: never any. */
+    ssize_t (*receive)(struct hdi_lane *lane, struct hdi_source *source,
+                       const struct iovec *parts, int count);
+    /* Have the kernel make a call. NULL: it cannot. */
+    void (*fly)(struct hdi_lane *lane, struct hdi_flight *flight);
+    void (*sleep)(struct hdi_lane *lane, int64_t deadline_ns);
+    /* Take the news that sleep() brought, and, if `look`, what else there is. */
+    void (*poll)(struct hdi_lane *lane, bool look, struct hdi_wakeups *wakeups);
+    void (*stand_in)(struct hdi_lane *lane, bool stuck, struct hdi_wakeups *wakeups);
+};
+
+extern const struct hdi_lane_kind hdi_lane_epoll;
+extern const struct hdi_lane_kind hdi_lane_uring;
+
+struct hdi_lane {
+    const struct hdi_lane_kind *kind;
+    struct hdi_worker *worker;
+    int event; /* the parker's */
+};
+
+/* The lane in which the kernel makes calls for the running fiber; NULL: none, or not from here; or
+ * calls are to fail (os/sys.h). */
+struct hdi_lane *hdi_lane_for_flights(struct hd_runtime *runtime);
+
+/* Have the kernel make the call, and wait for it. Returns what it did. Context: fiber. */
+ssize_t hdi_lane_fly(struct hdi_lane *lane, struct hdi_flight *flight);
+
+/* It is over. Context: no lock. */
+void hdi_flight_land(struct hdi_flight *flight, int result, struct hdi_wakeups *wakeups);
+
+/* epoll.c: its descriptor; and another one that wakes it, and means nothing else. */
+int hdi_epoll_fd(const struct hdi_lane *lane);
+int hdi_epoll_add(struct hdi_lane *lane, int fd);
+
+/* The lane of the calling worker, or the first worker's; made if there is none. Returns NULL, and
+ * *err. */
+struct hdi_lane *hdi_lane_here(struct hd_runtime *runtime, int *err);
+
+#endif

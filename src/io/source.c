@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * source: the table of handles, and waiting on one. The protocol is in source.h.
+ */
+#include "io/source.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/mutant.h"
+#include "os/mutex.h"
+
+/* ---- the table ---- */
+
+enum { CHUNK = HDI_MODEL ? 1 : 1024, CHUNKS_MAX = 4096 };
+
+static struct hdi_mutex table_lock = HDI_MUTEX_INIT;
+static _Atomic(struct hdi_source *) chunks[CHUNKS_MAX]; /* table_lock writes; never freed */
+static unsigned chunk_count;                            /* table_lock */
+static struct hdi_source *free_sources;                 /* table_lock */
+static struct hdi_source nowhere;                       /* what stale handles may name */
+
+static struct hdi_source *source_at(uint32_t index)
+{
+    if (index / CHUNK >= CHUNKS_MAX) return NULL;
+    struct hdi_source *chunk = hdi_load_acquire(&chunks[index / CHUNK]); /* C */
+    return chunk ? &chunk[index % CHUNK] : NULL;
+}
+
+static void side_init(struct hdi_side *side)
+{
+    hdi_list_init(&side->waiters);
+}
+
+/* Context: table_lock. Returns false if memory is short. */
+static bool add_chunk(void)
+{
+    if (chunk_count == CHUNKS_MAX) return false;
+    struct hdi_source *chunk = hdi_lines_alloc(CHUNK * sizeof(*chunk));
+    if (!chunk) return false;
+    for (unsigned i = CHUNK; i > 0; i--) {
+        struct hdi_source *source = &chunk[i - 1];
+        source->index = chunk_count * CHUNK + i - 1;
+        side_init(&source->in);
+        side_init(&source->out);
+        hdi_store_relaxed(&source->generation, 1); /* Published with the chunk. */
+        source->next = free_sources;
+        free_sources = source;
+    }
+    hdi_store_release(&chunks[chunk_count++], chunk); /* C */
+    return true;
+}
+
+#if HDI_MODEL
+void hdi_sources_forget(void)
+{
+    while (chunk_count > 0) hdi_store_relaxed(&chunks[--chunk_count], NULL); /* One thread. */
+    free_sources = NULL;
+}
+#endif
+
+static struct hdi_source *take_slot(struct hd_runtime *runtime)
+{
+    hdi_mutex_lock(&table_lock);
+    struct hdi_source *source = free_sources || add_chunk() ? free_sources : NULL;
+    if (source) {
+        free_sources = source->next;
+        source->link = &runtime->sources;
+        source->next = runtime->sources;
+        if (source->next) source->next->link = &source->next;
+        runtime->sources = source;
+    }
+    hdi_mutex_unlock(&table_lock);
+    return source;
+}
+
+static void give_slot(struct hdi_source *source)
+{
+    hdi_mutex_lock(&table_lock);
+    *source->link = source->next;
+    if (source->next) source->next->link = source->link;
+    source->next = free_sources;
+    free_sources = source;
+    hdi_mutex_unlock(&table_lock);
+}
+
+struct hdi_source *hdi_source_of(hd_io io)
+{
+    struct hdi_source *source = source_at((uint32_t)io.private_);
+    return source && hdi_source_is(source, io) ? source : NULL;
+}
+
+/* ---- making and ending ---- */
+
+struct hd_runtime *hdi_io_runtime(void)
+{
+    const struct hdi_exec *exec = hdi_exec_self();
+    return exec ? exec->runtime : hdi_sched_thread_home();
+}
+
+static void lock_both(struct hdi_source *source)
+{
+    hdi_lock_take(&source->in.waitable.lock);
+    hdi_lock_take(&source->out.waitable.lock);
+}
+
+static void unlock_both(struct hdi_source *source)
+{
+    hdi_lock_give(&source->out.waitable.lock);
+    hdi_lock_give(&source->in.waitable.lock);
+}
+
+int hdi_source_adopt(struct hd_runtime *runtime, int fd, enum hdi_source_kind kind, hd_io *io)
+{
+    struct hdi_source *source = take_slot(runtime);
+    if (!source) return -ENOMEM;
+    lock_both(source); /* A stale handle may be looking at it. */
+    source->runtime = runtime;
+    source->fd = fd;
+    source->kind = kind;
+    hdi_store_relaxed(&source->is_file, kind == HDI_SOURCE_FILE); /* Under a lock it is exact. */
+    source->borrowed = source->shared = source->gentle = source->delayed = source->fast = false;
+    source->bulky = source->ahead = false;
+    source->held = 0;
+    source->failed = 0;
+    source->accepted_first = source->accepted_end = 0;
+    source->users = 1;
+    /* The first call finds out whether that is so. */
+    source->in.ready = source->out.ready = true;
+    source->in.hung = source->out.hung = false;
+    source->in.armed = source->out.armed = false;
+    unlock_both(source);
+    *io = hdi_source_handle(source);
+    return 0;
+}
+
+int hdi_source_create(struct hd_runtime *runtime, int fd, enum hdi_source_kind kind, hd_io *io)
+{
+    const int err = hdi_source_adopt(runtime, fd, kind, io);
+    if (err) (void)hdi_sys(runtime, close, fd);
+    return err;
+}
+
+int hdi_source_create_pair(struct hd_runtime *runtime, const int fds[2],
+                           enum hdi_source_kind kind, hd_io ios[2])
+{
+    int err = hdi_source_create(runtime, fds[0], kind, &ios[0]);
+    if (err) {
+        (void)hdi_sys(runtime, close, fds[1]);
+        return err;
+    }
+    err = hdi_source_create(runtime, fds[1], kind, &ios[1]);
+    if (err) (void)hd_close(ios[0]);
+    return err;
+}
+
+struct hdi_source *hdi_source_hold(hd_io io)
+{
+    struct hdi_source *source = hdi_source_of(io);
+    if (!source) return NULL;
+    hdi_lock_take(&source->in.waitable.lock);
+    const bool open = hdi_source_is(source, io);
+    if (open) source->users++;
+    hdi_lock_give(&source->in.waitable.lock);
+    return open ? source : NULL;
+}
+
+/* Nobody uses the descriptor any more. */
+static int end_source(struct hdi_source *source)
+{
+    struct hd_runtime *runtime = source->runtime;
+    const int err = source->borrowed ? 0 : hdi_sys(runtime, close, source->fd);
+    give_slot(source);
+    return err;
+}
+
+static bool drop_user(struct hdi_source *source)
+{
+    hdi_lock_take(&source->in.waitable.lock);
+    const bool last = --source->users == 0;
+    hdi_lock_give(&source->in.waitable.lock);
+    return last;
+}
+
+void hdi_source_release(struct hdi_source *source)
+{
+    if (drop_user(source)) (void)end_source(source); /* Who closed it has its answer. */
+}
+
+static void unwatch(struct hdi_source *source)
+{
+    if (source->watched) source->runtime->sys->unwatch(source->runtime, source->fd, source);
+    source->watched = false;
+    source->lane = NULL;
+}
+
+/* Context: the side's lock. */
+static void wake_all(struct hdi_side *side, int result, struct hdi_wakeups *wakeups)
+{
+    for (struct hdi_node *node; (node = hdi_node_pop(&side->waiters));) {
+        hdi_node_case(node)->result = result;
+        (void)hdi_node_complete(node, wakeups); /* Or it ended otherwise. */
+    }
+}
+
+int hd_close(hd_io io)
+{
+    struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
+    struct hdi_source *source = hdi_source_of(io);
+    if (!source) return -EBADF;
+    lock_both(source);
+    if (!hdi_source_is(source, io)) {
+        unlock_both(source);
+        return -EBADF;
+    }
+    const uint32_t next = (uint32_t)(io.private_ >> 32) + 1;
+    if (!HDI_MUTANT(source_stale_late)) hdi_store_relaxed(&source->generation, next); /* SRC-3 */
+    wake_all(&source->in, -ECANCELED, &wakeups);
+    wake_all(&source->out, -ECANCELED, &wakeups);
+    unlock_both(source);
+    if (HDI_MUTANT(source_stale_late)) hdi_store_relaxed(&source->generation, next);
+    hdi_wakeups_go(&wakeups);
+    unwatch(source); /* Nobody begins to watch a stale one. */
+    return drop_user(source) || HDI_MUTANT(source_close_used) ? end_source(source) : 0;
+}
+
+void hdi_sources_end(struct hd_runtime *runtime)
+{
+    for (;;) {
+        hdi_mutex_lock(&table_lock);
+        struct hdi_source *source = runtime->sources;
+        const hd_io io = source ? hdi_source_handle(source) : (hd_io){0};
+        hdi_mutex_unlock(&table_lock);
+        if (!source) return;
+        (void)hd_close(io);
+    }
+}
+
+/* ---- waiting ---- */
+
+/* Context: the side's lock. */
+static int watch(struct hdi_source *source, struct hdi_side *side)
+{
+    if (side->armed) return 0;
+    hdi_lock_take(&source->watching);
+    int err = source->watched ? 0 : hdi_sys(source->runtime, watch, source->fd, source);
+    if (!err) source->watched = true;
+    hdi_lock_give(&source->watching);
+    if (!err && source->lane) err = hdi_lane_arm(source, side);
+    if (!err) side->armed = true;
+    return err;
+}
+
+void hdi_side_tell(struct hdi_side *side, bool hung, struct hdi_wakeups *wakeups)
+{
+    side->ready = true;
+    side->hung |= hung;
+    wake_all(side, 0, wakeups);
+}
+
+static void tell_side(struct hdi_source *source, struct hdi_side *side, hd_io handle, bool hung,
+                      struct hdi_wakeups *wakeups)
+{
+    hdi_lock_take(&side->waitable.lock);
+    if (hdi_source_is(source, handle) || HDI_MUTANT(source_tell_stale)) {
+        hdi_side_tell(side, hung, wakeups);
+    }
+    hdi_lock_give(&side->waitable.lock);
+}
+
+void hdi_source_ready(struct hdi_source *source, hd_io handle, unsigned ready,
+                      struct hdi_wakeups *wakeups)
+{
+    const bool hung = ready & HDI_READY_HUNG;
+    if (ready & HDI_READY_IN) tell_side(source, &source->in, handle, hung, wakeups);
+    if (ready & HDI_READY_OUT) tell_side(source, &source->out, handle, false, wakeups);
+}
+
+struct hdi_waitable *hdi_io_waitable(uint64_t handle, bool out)
+{
+    struct hdi_source *source = source_at((uint32_t)handle);
+    if (!source) source = &nowhere;
+    return out ? &source->out.waitable : &source->in.waitable;
+}
+
+/* Context: the side's lock. Whether it is ready, or cannot be waited for. */
+static bool is_ready(hd_case *c, struct hdi_source *source, struct hdi_side *side, unsigned bit)
+{
+    if (source == &nowhere || !hdi_source_is(source, (hd_io){(uint64_t)c->number})) {
+        c->result = -EBADF;
+        return true;
+    }
+    if (bit == HDI_READY_IN && hdi_source_has(source)) {
+        c->result = 0;
+        return true;
+    }
+    const int err = watch(source, side);
+    const int ready = err ? err : side->ready ? hdi_sys(source->runtime, poll, source->fd) : 0;
+    side->ready = ready > 0 && ((unsigned)ready & bit);
+    c->result = ready < 0 ? ready : 0;
+    return ready < 0 || side->ready;
+}
+
+static bool attempt_readable(hd_case *c, struct hdi_wakeups *wakeups)
+{
+    (void)wakeups;
+    struct hdi_side *side = c->object;
+    struct hdi_source *source =
+        (struct hdi_source *)((char *)side - offsetof(struct hdi_source, in));
+    return is_ready(c, source, side, HDI_READY_IN);
+}
+
+static bool attempt_writable(hd_case *c, struct hdi_wakeups *wakeups)
+{
+    (void)wakeups;
+    struct hdi_side *side = c->object;
+    struct hdi_source *source =
+        (struct hdi_source *)((char *)side - offsetof(struct hdi_source, out));
+    return is_ready(c, source, side, HDI_READY_OUT);
+}
+
+static bool enqueue(hd_case *c)
+{
+    hdi_node_enqueue(&((struct hdi_side *)c->object)->waiters, hdi_case_node(c));
+    return true;
+}
+
+static void dequeue(hd_case *c, struct hdi_wakeups *wakeups)
+{
+    (void)wakeups;
+    hdi_node_dequeue(hdi_case_node(c));
+}
+
+/* A thread that waits in sim drives the runtime the descriptor is of. */
+static struct hd_runtime *host(const hd_case *c)
+{
+    const struct hdi_source *source = source_at((uint32_t)c->number);
+    struct hd_runtime *runtime = source ? source->runtime : NULL;
+    return runtime && runtime->world->kind == HD_WORLD_SIM ? runtime : NULL;
+}
+
+const struct hdi_op hdi_op_readable = {
+    .what = "read",
+    .attempt = attempt_readable,
+    .enqueue = enqueue,
+    .dequeue = dequeue,
+    .host = host,
+};
+
+const struct hdi_op hdi_op_writable = {
+    .what = "write",
+    .attempt = attempt_writable,
+    .enqueue = enqueue,
+    .dequeue = dequeue,
+    .host = host,
+};
+
+/* Context: the side's lock, which is given back. */
+static int wait_for(struct hdi_source *source, struct hdi_side *side, hd_io io, int64_t deadline)
+{
+    const bool out = side == &source->out;
+    const int err = watch(source, side);
+    if (err) {
+        hdi_lock_give(&side->waitable.lock);
+        return err;
+    }
+    hd_case c = HD_CASE_(out ? HD_CASE_WRITABLE : HD_CASE_READABLE, side, NULL,
+                         (int64_t)io.private_);
+    return hdi_wait_locked(out ? &hdi_op_writable : &hdi_op_readable, &c, deadline);
+}
+
+/* SRC-2: others are read by messages, lines or events, of which more may lie behind the first. */
+static bool is_plain(const struct hdi_source *source)
+{
+    return source->fast || (source->kind == HDI_SOURCE_PIPE && !source->shared);
+}
+
+ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t all,
+                      int64_t deadline)
+{
+    const bool now = deadline == HD_NOW;
+    bool waited = false;
+    int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_SYSCALL);
+    if (err) return err;
+    struct hdi_source *source = hdi_source_of(io);
+    if (!source) return -EBADF;
+    struct hdi_side *side = out ? &source->out : &source->in;
+    for (;;) {
+        hdi_lock_take(&side->waitable.lock);
+        if (!hdi_source_is(source, io)) {
+            hdi_lock_give(&side->waitable.lock);
+            return waited ? -ECANCELED : -EBADF; /* It was closed after the wait, or before all. */
+        }
+        const ssize_t n = side->ready || now ? try_it(source, arg) : -EAGAIN;
+        const bool less = n > 0 && (size_t)n < all && is_plain(source) && !side->hung; /* SRC-2 */
+        side->ready = n != -EAGAIN && !less;
+        if (n != -EAGAIN || now) {
+            hdi_lock_give(&side->waitable.lock);
+            return n;
+        }
+        if (HDI_MUTANT(source_queue_late)) {
+            hdi_lock_give(&side->waitable.lock);
+            hdi_lock_take(&side->waitable.lock);
+        }
+        err = wait_for(source, side, io, deadline);
+        if (err) return err;
+        waited = true;
+    }
+}

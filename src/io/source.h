@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * source: a descriptor that tasks wait on, behind a handle that is never used twice.
+ *
+ * A handle is an index into a table of the process and a generation. The table's slots are never
+ * freed, so a stale handle finds a slot, of another generation: -EBADF.
+ *
+ * Each direction is a side with a lock of its own. Under it a call is tried, and, if it would
+ * have to wait, its node is queued:
+ *
+ *   caller, under the side's lock            who learns that it is ready
+ *   1. not ready: go to 3                    1. lock the side: ready = true
+ *   2. try the call; -EAGAIN:                2. take all nodes out, decide each; unlock
+ *      ready = false                         3. wake them: each tries again
+ *   3. queue the node; unlock, sleep
+ *
+ *   SRC-1  The system tells edges: once for each time something comes. What comes after the
+ *          -EAGAIN in step 2 is told later than that, and so finds the node (both hold the lock).
+ *   SRC-2  A call on TCP, or a pipe of ours, that moved less than it was asked to has found the end
+ *          of what there was: ready = false. But not once the other side has hung up: that is told
+ *          only once.
+ *   SRC-3  `generation`, `fd` and `runtime` change only with both locks held, so a call that holds
+ *          one and has compared the generation uses the descriptor it means.
+ *   SRC-4  A source is watched from the first call that has to wait on it until it is closed.
+ *   SRC-5  A call that does not hold a lock while it uses the descriptor (a thread that may block)
+ *          is one of its users; the descriptor is closed, and the slot free, when the handle is
+ *          closed and the last of them has left.
+ *
+ * System calls under a spinning lock: they do not wait, and two tasks that read from the same
+ * socket at the same moment are rare.
+ */
+#ifndef HDI_IO_SOURCE_H
+#define HDI_IO_SOURCE_H
+
+#include <heddle/io.h>
+
+#include "os/sys.h"
+#include "sched/runtime.h"
+#include "sync/ops.h"
+
+enum hdi_source_kind {
+    HDI_SOURCE_STREAM, /* socket: recvmsg and sendmsg; the end is 0 bytes */
+    HDI_SOURCE_DATAGRAM,
+    HDI_SOURCE_LISTENER,
+    HDI_SOURCE_PIPE,   /* anything else that can be waited for: readv and writev */
+    HDI_SOURCE_FILE,   /* cannot be waited for: by a thread that may block */
+};
+
+struct hdi_side {
+    struct hdi_waitable waitable; /* first: its lock, for all of these */
+    bool ready;                   /* the next call may succeed */
+    bool hung;                    /* and will for good */
+    bool armed;                   /* the kernel will tell when it is; live only */
+    struct hdi_list waiters;
+};
+
+struct hdi_source {
+    struct hdi_side in, out;
+    struct hd_runtime *runtime;        /* SRC-3 */
+    int fd;                            /* SRC-3 */
+    uint32_t index;                    /* constant */
+    _Atomic(uint32_t) generation;      /* SRC-3; read without a lock as a first guess */
+    _Atomic(bool) is_file;             /* of that kind; as the generation */
+    enum hdi_source_kind kind;         /* as the four that follow: constant while it is open */
+    bool borrowed;                     /* the descriptor stays when the handle is closed */
+    bool shared;                       /* others have the descriptor too, it is not ours alone */
+    bool gentle;                       /* nobody may make it non-blocking: it is asked first */
+    bool delayed;                      /* listener: accepted ones keep Nagle's algorithm */
+    bool fast;                         /* TCP: the kernel may receive, or accept, ahead (uring.c) */
+    bool bulky;                        /* in.lock: more comes at once than that is good for */
+    bool ahead;                        /* in.lock: `armed` means that it does so */
+    bool stopping;                     /* in.lock, as all up to `users`: it shall no more */
+    uint16_t held_first, held_last, held; /* buffers of the lane, of what was received ahead */
+    int *accepted;                     /* listener: accepted ahead; [accepted_room] */
+    uint32_t accepted_first, accepted_end, accepted_room;
+    int failed;                        /* what receiving ahead ended with, to be told; 0: nothing */
+    uint32_t asked_at;                 /* the lane's lock: how many submissions it had, after its */
+    uint32_t users;                    /* SRC-5; the open handle is one */
+    struct hdi_lock watching;          /* held for the next two, inside any other lock */
+    bool watched;
+    struct hdi_lane *lane;             /* live: where it is watched */
+    struct hdi_source *next;           /* in the list of free ones, or of its runtime's */
+    struct hdi_source **link;          /* in that of its runtime's: what points to it */
+};
+
+/* ---- making and ending (source.c) ---- */
+
+/* The runtime whose handles the caller makes; NULL if it has none. */
+struct hd_runtime *hdi_io_runtime(void);
+
+/* Make a handle of a descriptor. Returns: 0, -ENOMEM. */
+int hdi_source_adopt(struct hd_runtime *runtime, int fd, enum hdi_source_kind kind, hd_io *io);
+
+/* The same of a new one, or two, which are closed on failure. */
+int hdi_source_create(struct hd_runtime *runtime, int fd, enum hdi_source_kind kind, hd_io *io);
+int hdi_source_create_pair(struct hd_runtime *runtime, const int fds[2],
+                           enum hdi_source_kind kind, hd_io ios[2]);
+
+/* The source a handle names, if it is not plainly stale; NULL. Under the side's lock it is to be
+ * looked at again: hdi_source_is(). */
+struct hdi_source *hdi_source_of(hd_io io);
+
+static inline bool hdi_source_is(struct hdi_source *source, hd_io io)
+{
+    /* Relaxed: under a side's lock it is exact (SRC-3). */
+    return hdi_load_relaxed(&source->generation) == (uint32_t)(io.private_ >> 32);
+}
+
+/* Become one of its users (SRC-5), until hdi_source_release(). Returns: NULL if it is stale. */
+struct hdi_source *hdi_source_hold(hd_io io);
+void hdi_source_release(struct hdi_source *source);
+
+#if HDI_MODEL
+/* An execution begins without a table. */
+void hdi_sources_forget(void);
+#endif
+
+/* All handles of a runtime that ends are closed. Context: no task and no worker is left. */
+void hdi_sources_end(struct hd_runtime *runtime);
+
+/* ---- waiting ---- */
+
+/* hdi_op_readable, hdi_op_writable (sync/ops.h): the object is a side, `number` the handle. */
+
+/* What a call tries: returns what the system call does. Context: the side's lock. */
+typedef ssize_t hdi_try_fn(struct hdi_source *source, void *arg);
+
+/* Try until it is not -EAGAIN any more, waiting in between. `all`: how many bytes mean that there
+ * may be more; 0: any success does. Pays for a system call. Returns: what `try_it` did;
+ * -EBADF, -EAGAIN with HD_NOW, -ETIMEDOUT, -ECANCELED, ... */
+ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t all,
+                      int64_t deadline);
+
+/* The descriptor became ready for HDI_READY_*. Tasks that waited are put into *wakeups. Context:
+ * no lock held. `handle` says which generation is meant. */
+void hdi_source_ready(struct hdi_source *source, hd_io handle, unsigned ready,
+                      struct hdi_wakeups *wakeups);
+
+/* The same for one side, whose lock is held, and whose generation is right. */
+void hdi_side_tell(struct hdi_side *side, bool hung, struct hdi_wakeups *wakeups);
+
+/* ---- what lanes provide (lane.c) ---- */
+
+/* Take what was received ahead. Context: in.lock. Returns: how many bytes; an error, once; -EAGAIN:
+ * what comes next will be received ahead, too; -ENODATA: the kernel is to be asked. */
+ssize_t hdi_lane_receive(struct hdi_source *source, const struct iovec *parts, int count);
+
+/* The same for a connection. Returns its descriptor, or as above. */
+int hdi_lane_accept(struct hdi_source *source);
+
+/* Have the kernel tell when a side of a watched source is ready. Context: the side's lock. */
+int hdi_lane_arm(struct hdi_source *source, struct hdi_side *side);
+
+/* Whether something was received or accepted ahead. Context: in.lock. */
+static inline bool hdi_source_has(const struct hdi_source *source)
+{
+    return source->held > 0 || source->accepted_end > source->accepted_first || source->failed;
+}
+
+/* The handle of an open source. Context: who has it open. */
+static inline hd_io hdi_source_handle(struct hdi_source *source)
+{
+    const uint64_t generation = hdi_load_relaxed(&source->generation);
+    return (hd_io){generation << 32 | source->index};
+}
+
+#endif

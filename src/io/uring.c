@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * uring: a lane by io_uring.
+ *
+ * What is asked (a submission) is put into the ring by whoever asks, and handed to the kernel by
+ * the lane's worker, all at once: when it goes to sleep, or looks for news. What the kernel says (a
+ * completion) lies in memory, and is read without a system call.
+ *
+ *   connection   multishot receive: the kernel puts what comes into a buffer of the lane, which is
+ *                linked to the source until it was read. One that leaves HELD_MAX buffers unread is
+ *                told to stop, and, like one that finds no buffer, is read by system calls until it
+ *                has to wait again: no peer can take more of the lane's memory than that. One that
+ *                fills a buffer is read by system calls from then on, without the copy.
+ *   listener     multishot accept, which stops at ACCEPTED_MAX that nobody took
+ *   files        one call of the kernel each, with the caller's memory (struct hdi_flight)
+ *   all others   multishot poll, of each side by itself; then system calls, as with epoll.
+ *
+ * Writing is a system call in both lanes: it rarely has to wait, and suspending the writer until
+ * the kernel has seen the submission costs more than the call.
+ *
+ *   URING-1  Submissions are put in, and completions taken out, with `lock` held; the kernel is
+ *            entered without it.
+ *   URING-2  The kernel has seen every submission for a descriptor, and has cancelled it, before
+ *            the descriptor is closed: a number that was closed may soon be another's.
+ *   URING-3  A buffer is the kernel's, or linked to one source, under the lock of its side. A
+ *            completion for a stale handle gives its buffer back.
+ *   URING-4  Completions are told in their order: who takes some holds `telling`, outside all other
+ *            locks, until they are told. The worker, or the monitor in its place.
+ *
+ * The kernel interrupts no worker (COOP_TASKRUN): it does its part when the worker enters it, or
+ * with the next tick of the clock; the ring's flags say that it has something to do.
+ */
+#include "io/lane.h"
+
+#if HDI_URING && !HDI_MODEL
+
+#include <errno.h>
+#include <liburing.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/clock.h"
+#include "os/event.h"
+#include "os/memory.h"
+
+enum {
+    SUBMISSIONS = 256,
+    COMPLETIONS = 4096,
+    BUFFERS = 1024,
+    BUFFER_BYTES = 2048,
+    HELD_MAX = 4,
+    ACCEPTED_MAX = 16,
+    GROUP = 1,
+    NONE = UINT16_MAX,
+};
+
+/* What a completion is for: the low bits of its user_data. */
+enum tag {
+    TAG_EVENT,
+    TAG_IN,      /* poll */
+    TAG_OUT,     /* poll */
+    TAG_RECEIVE,
+    TAG_ACCEPT,
+    TAG_FLIGHT,  /* the rest is its address */
+    TAG_DONE,    /* of a cancel: of no interest */
+};
+
+enum { TAG_BITS = 4 };
+
+struct uring_lane {
+    struct hdi_lane lane; /* first */
+    struct hdi_lock telling; /* URING-4 */
+    struct hdi_lock lock;
+    struct io_uring ring;
+    struct io_uring_buf_ring *free; /* lock */
+    char *memory;
+    /* Of a buffer that is linked to a source: the next, and the part that was not read yet; under
+     * the lock of the source's side. */
+    uint16_t next[BUFFERS];
+    uint16_t start[BUFFERS], end[BUFFERS];
+};
+
+static uint64_t name_of(hd_io handle, enum tag tag)
+{
+    return (handle.private_ >> 32 << 32) | (handle.private_ & UINT32_MAX) << TAG_BITS | tag;
+}
+
+static hd_io handle_of(uint64_t name)
+{
+    return (hd_io){(name >> 32 << 32) | (name & UINT32_MAX) >> TAG_BITS};
+}
+
+/* ---- entering the kernel ---- */
+
+/* Let the kernel see what was put in. Returns how many it has not taken yet. Context: lock. */
+static unsigned publish(struct uring_lane *lane)
+{
+    struct io_uring_sq *sq = &lane->ring.sq;
+    sq->sqe_head = sq->sqe_tail;
+    io_uring_smp_store_release(sq->ktail, sq->sqe_tail);
+    return sq->sqe_tail - io_uring_smp_load_acquire(sq->khead);
+}
+
+/* It may be done by any thread: the kernel has a lock of its own. */
+static void enter(struct uring_lane *lane, unsigned count)
+{
+    const int fd = lane->ring.enter_ring_fd;
+    int err;
+    do err = io_uring_enter((unsigned)fd, count, 0, IORING_ENTER_GETEVENTS, NULL);
+    while (err == -EINTR || err == -EAGAIN); /* It has no memory for a request, this moment. */
+}
+
+/* A place for a submission. Context: lock, which may be given back for a moment. */
+static struct io_uring_sqe *place(struct uring_lane *lane)
+{
+    struct io_uring_sqe *sqe;
+    while (!(sqe = io_uring_get_sqe(&lane->ring))) {
+        const unsigned count = publish(lane);
+        hdi_lock_give(&lane->lock);
+        enter(lane, count);
+        hdi_lock_take(&lane->lock);
+    }
+    return sqe;
+}
+
+/* The lane's worker hands it over, and may sleep. */
+static void told(struct uring_lane *lane)
+{
+    if (lane->lane.worker != hdi_worker_self()) hdi_parker_unpark(&lane->lane.worker->parker);
+}
+
+/* ---- buffers ---- */
+
+/* Context: lock. */
+static void give_buffer(struct uring_lane *lane, uint16_t id)
+{
+    io_uring_buf_ring_add(lane->free, lane->memory + (size_t)id * BUFFER_BYTES, BUFFER_BYTES, id,
+                          BUFFERS - 1, 0);
+    io_uring_buf_ring_advance(lane->free, 1);
+}
+
+/* Context: the source's in.lock, as in what follows. */
+static void link_buffer(struct uring_lane *lane, struct hdi_source *source, uint16_t id, int bytes)
+{
+    lane->next[id] = NONE;
+    lane->start[id] = 0;
+    lane->end[id] = (uint16_t)bytes;
+    if (source->held == 0) {
+        source->held_first = id;
+    } else {
+        lane->next[source->held_last] = id;
+    }
+    source->held_last = id;
+    source->held++;
+}
+
+static void unlink_buffer(struct uring_lane *lane, struct hdi_source *source)
+{
+    const uint16_t id = source->held_first;
+    source->held_first = lane->next[id];
+    source->held--;
+    hdi_lock_take(&lane->lock);
+    give_buffer(lane, id);
+    hdi_lock_give(&lane->lock);
+}
+
+/* Copy from the first buffer. Returns how many bytes. */
+static size_t copy_out(struct uring_lane *lane, struct hdi_source *source, char *to, size_t bytes)
+{
+    const uint16_t id = source->held_first;
+    const size_t have = (size_t)(lane->end[id] - lane->start[id]);
+    const size_t n = bytes < have ? bytes : have;
+    memcpy(to, lane->memory + (size_t)id * BUFFER_BYTES + lane->start[id], n);
+    lane->start[id] += (uint16_t)n;
+    if (n == have) unlink_buffer(lane, source);
+    return n;
+}
+
+static ssize_t uring_receive(struct hdi_lane *base, struct hdi_source *source,
+                             const struct iovec *parts, int count)
+{
+    struct uring_lane *lane = (struct uring_lane *)base;
+    size_t got = 0;
+    if (source->held == 0) return -EAGAIN;
+    for (int i = 0; i < count && source->held > 0; i++) {
+        for (size_t done = 0; done < parts[i].iov_len && source->held > 0;) {
+            const size_t n = copy_out(lane, source, (char *)parts[i].iov_base + done,
+                                      parts[i].iov_len - done);
+            done += n;
+            got += n;
+        }
+    }
+    return (ssize_t)got;
+}
+
+/* ---- asking ---- */
+
+static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hdi_side *side)
+{
+    struct uring_lane *lane = (struct uring_lane *)base;
+    const hd_io handle = hdi_source_handle(source);
+    const bool in = side == &source->in;
+    const bool ahead = in && source->fast && !source->bulky;
+    if (in) source->ahead = ahead;
+    hdi_lock_take(&lane->lock);
+    struct io_uring_sqe *sqe = place(lane);
+    if (ahead && source->kind == HDI_SOURCE_LISTENER) {
+        io_uring_prep_multishot_accept(sqe, source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        io_uring_sqe_set_data64(sqe, name_of(handle, TAG_ACCEPT));
+        source->stopping = false;
+    } else if (ahead) {
+        /* Not POLL_FIRST: with it Linux 6.18 never tells of a reset that lies behind data. */
+        io_uring_prep_recv_multishot(sqe, source->fd, NULL, 0, 0);
+        sqe->flags |= IOSQE_BUFFER_SELECT;
+        sqe->buf_group = GROUP;
+        io_uring_sqe_set_data64(sqe, name_of(handle, TAG_RECEIVE));
+        source->stopping = false;
+    } else {
+        io_uring_prep_poll_multishot(sqe, source->fd, in ? POLLIN | POLLRDHUP : POLLOUT);
+        io_uring_sqe_set_data64(sqe, name_of(handle, in ? TAG_IN : TAG_OUT));
+    }
+    source->asked_at = lane->ring.sq.sqe_tail;
+    hdi_lock_give(&lane->lock);
+    told(lane);
+    return 0;
+}
+
+/* Context: lock. */
+static void cancel(struct uring_lane *lane, uint64_t name)
+{
+    struct io_uring_sqe *sqe = place(lane);
+    io_uring_prep_cancel64(sqe, name, 0);
+    io_uring_sqe_set_data64(sqe, TAG_DONE);
+}
+
+/* Without a submission, which would make another thread's what waits before it. */
+static void cancel_now(struct uring_lane *lane, uint64_t name)
+{
+    struct io_uring_sync_cancel_reg what = {.addr = name, .timeout = {-1, -1}};
+    (void)io_uring_register_sync_cancel(&lane->ring, &what); /* -ENOENT: it has ended. */
+}
+
+static uint64_t in_name(const struct hdi_source *source, hd_io handle)
+{
+    if (!source->ahead) return name_of(handle, TAG_IN);
+    return name_of(handle, source->kind == HDI_SOURCE_LISTENER ? TAG_ACCEPT : TAG_RECEIVE);
+}
+
+/* Connections that nobody took: who made them learns it. */
+static void refuse_accepted(struct hdi_source *source)
+{
+    for (; source->accepted_first < source->accepted_end; source->accepted_first++) {
+        close(source->accepted[source->accepted_first]);
+    }
+    free(source->accepted);
+    source->accepted = NULL;
+    source->accepted_room = 0;
+}
+
+/* The handle is stale already, but by one only. */
+static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
+{
+    struct uring_lane *lane = (struct uring_lane *)base;
+    hd_io handle = hdi_source_handle(source);
+    handle.private_ -= UINT64_C(1) << 32;
+    while (source->held > 0) unlink_buffer(lane, source); /* Nobody else knows them, */
+    refuse_accepted(source);                              /* or these. */
+    if (!source->in.armed && !source->out.armed) return;
+    const bool own = lane->lane.worker == hdi_worker_self();
+    hdi_lock_take(&lane->lock);
+    if (own && source->in.armed) cancel(lane, in_name(source, handle));
+    if (own && source->out.armed) cancel(lane, name_of(handle, TAG_OUT));
+    const unsigned count = publish(lane);
+    const bool seen = count <= lane->ring.sq.sqe_tail - source->asked_at;
+    hdi_lock_give(&lane->lock);
+    if (own || !seen) enter(lane, count); /* URING-2 */
+    if (!own && source->in.armed) cancel_now(lane, in_name(source, handle));
+    if (!own && source->out.armed) cancel_now(lane, name_of(handle, TAG_OUT));
+    /* What is cancelled lets go of the socket when the lane's worker next enters the kernel: too
+     * late for the peer, who is to learn of the end, or for who listens at the same place next. */
+    if (!own && source->fast) (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_RDWR);
+}
+
+static void uring_fly(struct hdi_lane *base, struct hdi_flight *flight)
+{
+    struct uring_lane *lane = (struct uring_lane *)base;
+    hdi_lock_take(&lane->lock);
+    struct io_uring_sqe *sqe = place(lane);
+    switch (flight->kind) {
+    case HDI_FLIGHT_READ:
+        io_uring_prep_readv(sqe, flight->fd, flight->parts, flight->count, flight->offset);
+        break;
+    case HDI_FLIGHT_WRITE:
+        io_uring_prep_writev(sqe, flight->fd, flight->parts, flight->count, flight->offset);
+        break;
+    case HDI_FLIGHT_SYNC: io_uring_prep_fsync(sqe, flight->fd, 0); break;
+    case HDI_FLIGHT_DATA_SYNC:
+        io_uring_prep_fsync(sqe, flight->fd, IORING_FSYNC_DATASYNC);
+        break;
+    }
+    io_uring_sqe_set_data64(sqe, (uint64_t)(uintptr_t)flight + TAG_FLIGHT);
+    hdi_lock_give(&lane->lock);
+    told(lane); /* The caller may have given way since it chose the lane. */
+}
+
+/* ---- news ---- */
+
+static void tell_poll(const struct io_uring_cqe *cqe, bool out, struct hdi_wakeups *wakeups)
+{
+    const hd_io handle = handle_of(cqe->user_data);
+    struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */
+    if (!source) return;
+    const bool hung = cqe->res < 0 || (cqe->res & (POLLRDHUP | POLLHUP | POLLERR));
+    struct hdi_side *side = out ? &source->out : &source->in;
+    hdi_lock_take(&side->waitable.lock);
+    if (hdi_source_is(source, handle)) {
+        if (!(cqe->flags & IORING_CQE_F_MORE)) side->armed = false;
+        hdi_side_tell(side, hung && !out, wakeups);
+    }
+    hdi_lock_give(&side->waitable.lock);
+}
+
+/* What comes ahead is not taken. Context: in.lock. */
+static void stop(struct uring_lane *lane, struct hdi_source *source, uint64_t name)
+{
+    source->stopping = true;
+    hdi_lock_take(&lane->lock);
+    cancel(lane, name);
+    hdi_lock_give(&lane->lock);
+}
+
+/* It receives ahead no more, for reasons that say nothing of the connection. */
+static bool only_stopped(int result)
+{
+    return result == -ENOBUFS || result == -ECANCELED || result == -EINTR || result == -EAGAIN;
+}
+
+/* Context: in.lock. The end, and errors, are told by the next system call: to have found one here
+ * does not use it up, but for an error, which is kept. */
+static void take_received(struct uring_lane *lane, struct hdi_source *source,
+                          const struct io_uring_cqe *cqe)
+{
+    const bool more = cqe->flags & IORING_CQE_F_MORE;
+    if (cqe->res > 0) {
+        link_buffer(lane, source, (uint16_t)(cqe->flags >> IORING_CQE_BUFFER_SHIFT), cqe->res);
+    }
+    if (!more) source->in.armed = false;
+    if (cqe->res < 0 && !only_stopped(cqe->res)) source->failed = cqe->res;
+    /* Without a free buffer the kernel fails at once, though nothing has come: asked again, it
+     * would do so for ever. */
+    if (cqe->res == BUFFER_BYTES || cqe->res == -ENOBUFS) source->bulky = true;
+    const bool enough = source->bulky || source->held >= HELD_MAX;
+    if (more && enough && !source->stopping) stop(lane, source, cqe->user_data);
+}
+
+static void tell_received(struct uring_lane *lane, const struct io_uring_cqe *cqe,
+                          struct hdi_wakeups *wakeups)
+{
+    const hd_io handle = handle_of(cqe->user_data);
+    struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */
+    bool taken = false;
+    if (source) {
+        hdi_lock_take(&source->in.waitable.lock);
+        taken = hdi_source_is(source, handle);
+        if (taken) {
+            take_received(lane, source, cqe);
+            hdi_side_tell(&source->in, cqe->res <= 0 && !only_stopped(cqe->res), wakeups);
+        }
+        hdi_lock_give(&source->in.waitable.lock);
+    }
+    if ((taken && cqe->res > 0) || !(cqe->flags & IORING_CQE_F_BUFFER)) return;
+    hdi_lock_take(&lane->lock); /* URING-3 */
+    give_buffer(lane, (uint16_t)(cqe->flags >> IORING_CQE_BUFFER_SHIFT));
+    hdi_lock_give(&lane->lock);
+}
+
+/* Room for one more. Context: in.lock. Returns false if memory is short. */
+static bool make_room(struct hdi_source *source)
+{
+    if (source->accepted_first == source->accepted_end) {
+        source->accepted_first = source->accepted_end = 0;
+    }
+    if (source->accepted_end < source->accepted_room) return true;
+    const uint32_t first = source->accepted_first;
+    if (first > 0) { /* Those that were taken make room. */
+        source->accepted_end -= first;
+        source->accepted_first = 0;
+        memmove(source->accepted, source->accepted + first,
+                source->accepted_end * sizeof(*source->accepted));
+        return true;
+    }
+    const uint32_t room = source->accepted_room ? 2 * source->accepted_room : 2 * ACCEPTED_MAX;
+    int *grown = realloc(source->accepted, room * sizeof(*grown));
+    if (!grown) return false;
+    source->accepted = grown;
+    source->accepted_room = room;
+    return true;
+}
+
+/* Context: in.lock. Returns whether the connection was taken. */
+static bool take_accepted(struct uring_lane *lane, struct hdi_source *source,
+                          const struct io_uring_cqe *cqe)
+{
+    const bool more = cqe->flags & IORING_CQE_F_MORE;
+    const bool taken = cqe->res >= 0 && make_room(source);
+    if (!more) source->in.armed = false;
+    if (taken) source->accepted[source->accepted_end++] = cqe->res;
+    if (cqe->res < 0 && cqe->res != -ECANCELED && cqe->res != -EINTR) source->failed = cqe->res;
+    const uint32_t count = source->accepted_end - source->accepted_first;
+    if (more && count >= ACCEPTED_MAX && !source->stopping) stop(lane, source, cqe->user_data);
+    return taken;
+}
+
+static void tell_accepted(struct uring_lane *lane, const struct io_uring_cqe *cqe,
+                          struct hdi_wakeups *wakeups)
+{
+    const hd_io handle = handle_of(cqe->user_data);
+    struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */
+    bool taken = false;
+    if (source) {
+        hdi_lock_take(&source->in.waitable.lock);
+        if (hdi_source_is(source, handle)) {
+            taken = take_accepted(lane, source, cqe);
+            hdi_side_tell(&source->in, false, wakeups);
+        }
+        hdi_lock_give(&source->in.waitable.lock);
+    }
+    if (!taken && cqe->res >= 0) close(cqe->res);
+}
+
+/* Context: lock. */
+static void arm_event(struct uring_lane *lane)
+{
+    struct io_uring_sqe *sqe = place(lane);
+    io_uring_prep_poll_multishot(sqe, lane->lane.event, POLLIN);
+    io_uring_sqe_set_data64(sqe, TAG_EVENT);
+}
+
+static void tell(struct uring_lane *lane, const struct io_uring_cqe *cqe,
+                 struct hdi_wakeups *wakeups)
+{
+    switch ((enum tag)(cqe->user_data & ((1 << TAG_BITS) - 1))) {
+    case TAG_EVENT:
+        hdi_event_clear(lane->lane.event);
+        if (cqe->flags & IORING_CQE_F_MORE) return;
+        hdi_lock_take(&lane->lock);
+        arm_event(lane);
+        hdi_lock_give(&lane->lock);
+        return;
+    case TAG_IN: tell_poll(cqe, false, wakeups); return;
+    case TAG_OUT: tell_poll(cqe, true, wakeups); return;
+    case TAG_RECEIVE: tell_received(lane, cqe, wakeups); return;
+    case TAG_ACCEPT: tell_accepted(lane, cqe, wakeups); return;
+    case TAG_FLIGHT:
+        hdi_flight_land((struct hdi_flight *)(uintptr_t)(cqe->user_data - TAG_FLIGHT), cqe->res,
+                        wakeups);
+        return;
+    case TAG_DONE: return;
+    }
+}
+
+/* Tell all completions that are there. Context: telling. */
+static void drain(struct uring_lane *lane, struct hdi_wakeups *wakeups)
+{
+    enum { BATCH = 64 };
+    struct io_uring_cqe batch[BATCH];
+    unsigned count;
+    do {
+        struct io_uring_cqe *found[BATCH];
+        hdi_lock_take(&lane->lock);
+        count = io_uring_peek_batch_cqe(&lane->ring, found, BATCH);
+        for (unsigned i = 0; i < count; i++) batch[i] = *found[i];
+        io_uring_cq_advance(&lane->ring, count);
+        hdi_lock_give(&lane->lock);
+        for (unsigned i = 0; i < count; i++) tell(lane, &batch[i], wakeups); /* LANE-1 */
+    } while (count == BATCH);
+}
+
+/* Without the lock: another may be taking them. */
+static bool has_news(struct uring_lane *lane)
+{
+    const struct io_uring_cq *cq = &lane->ring.cq;
+    return io_uring_smp_load_acquire(cq->ktail) != io_uring_smp_load_acquire(cq->khead);
+}
+
+/* Whether the kernel waits for this thread to enter it. */
+static bool is_called(struct uring_lane *lane)
+{
+    return IO_URING_READ_ONCE(*lane->ring.sq.kflags) &
+           (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW);
+}
+
+static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wakeups)
+{
+    struct uring_lane *lane = (struct uring_lane *)base;
+    if (look) {
+        hdi_lock_take(&lane->lock);
+        const unsigned count = publish(lane);
+        hdi_lock_give(&lane->lock);
+        if (count > 0 || is_called(lane)) enter(lane, count);
+    }
+    if (!has_news(lane)) return;
+    hdi_lock_take(&lane->telling);
+    drain(lane, wakeups);
+    hdi_lock_give(&lane->telling);
+}
+
+/* What is handed over by another thread is that thread's from then on, and the kernel will wake it
+ * for each completion: only if the worker does not come to it itself. */
+static void uring_stand_in(struct hdi_lane *base, bool stuck, struct hdi_wakeups *wakeups)
+{
+    uring_poll(base, stuck, wakeups);
+}
+
+static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
+{
+    struct uring_lane *lane = (struct uring_lane *)base;
+    hdi_lock_take(&lane->lock);
+    const unsigned count = publish(lane);
+    hdi_lock_give(&lane->lock);
+    struct __kernel_timespec left = {0};
+    struct io_uring_getevents_arg arg = {0};
+    if (deadline_ns != INT64_MAX) {
+        const int64_t left_ns = deadline_ns - hdi_clock_now();
+        if (left_ns > 0) left = (struct __kernel_timespec){left_ns / 1000000000,
+                                                           left_ns % 1000000000};
+        arg.ts = (uint64_t)(uintptr_t)&left;
+    }
+    (void)io_uring_enter2((unsigned)lane->ring.enter_ring_fd, count, 1,
+                          IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, (sigset_t *)&arg,
+                          sizeof(arg)); /* Whatever it says, the caller looks. */
+}
+
+/* ---- making and ending ---- */
+
+static void uring_destroy(struct hdi_lane *base)
+{
+    struct uring_lane *lane = (struct uring_lane *)base;
+    io_uring_queue_exit(&lane->ring);
+    if (lane->free) hdi_memory_unmap(lane->free, BUFFERS * sizeof(struct io_uring_buf));
+    if (lane->memory) hdi_memory_unmap(lane->memory, (size_t)BUFFERS * BUFFER_BYTES);
+    free(lane);
+}
+
+static int set_up_buffers(struct uring_lane *lane)
+{
+    lane->free = hdi_memory_map(BUFFERS * sizeof(struct io_uring_buf));
+    lane->memory = hdi_memory_map((size_t)BUFFERS * BUFFER_BYTES);
+    if (!lane->free || !lane->memory) return -ENOMEM;
+    struct io_uring_buf_reg registration = {.ring_addr = (uint64_t)(uintptr_t)lane->free,
+                                            .ring_entries = BUFFERS, .bgid = GROUP};
+    const int err = io_uring_register_buf_ring(&lane->ring, &registration, 0);
+    if (err) return err;
+    io_uring_buf_ring_init(lane->free);
+    for (unsigned i = 0; i < BUFFERS; i++) give_buffer(lane, (uint16_t)i);
+    return 0;
+}
+
+/* The i-th submission is always at the i-th place (publish()). */
+static void set_up_places(struct uring_lane *lane)
+{
+    for (unsigned i = 0; i < lane->ring.sq.ring_entries; i++) lane->ring.sq.array[i] = i;
+}
+
+/* Whether the kernel knows all that is asked of it here: multishot receive is the newest. There is
+ * no flag for it, but zero-copy send came with the same version. */
+static bool is_new_enough(struct uring_lane *lane)
+{
+    struct io_uring_probe *probe = io_uring_get_probe_ring(&lane->ring);
+    const bool known = probe && io_uring_opcode_supported(probe, IORING_OP_SEND_ZC);
+    io_uring_free_probe(probe);
+    return known && (lane->ring.features & IORING_FEAT_EXT_ARG);
+}
+
+static struct hdi_lane *uring_create(int event, int *err)
+{
+    struct uring_lane *lane = calloc(1, sizeof(*lane));
+    if (!lane) {
+        *err = -ENOMEM;
+        return NULL;
+    }
+    lane->lane.kind = &hdi_lane_uring;
+    lane->lane.event = event;
+    struct io_uring_params params = {
+        .flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE,
+        .cq_entries = COMPLETIONS,
+    };
+    *err = io_uring_queue_init_params(SUBMISSIONS, &lane->ring, &params);
+    if (*err) {
+        free(lane);
+        return NULL;
+    }
+    *err = is_new_enough(lane) ? set_up_buffers(lane) : -ENOSYS;
+    if (*err) {
+        uring_destroy(&lane->lane);
+        return NULL;
+    }
+    set_up_places(lane);
+    arm_event(lane);
+    return &lane->lane;
+}
+
+#else
+
+static struct hdi_lane *uring_create(int event, int *err)
+{
+    (void)event;
+    *err = -ENOSYS;
+    return NULL;
+}
+
+#endif
+
+const struct hdi_lane_kind hdi_lane_uring = {
+    .name = "io_uring",
+    .create = uring_create,
+#if HDI_URING && !HDI_MODEL
+    .destroy = uring_destroy,
+    .arm = uring_arm,
+    .unwatch = uring_unwatch,
+    .receive = uring_receive,
+    .fly = uring_fly,
+    .sleep = uring_sleep,
+    .poll = uring_poll,
+    .stand_in = uring_stand_in,
+#endif
+};

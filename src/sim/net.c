@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * net: the network of a runtime: its life, events, and news. The protocol is in net.h.
+ */
+#include "sim/net.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+
+void *hdi_net_alloc(size_t bytes)
+{
+    void *memory = calloc(1, bytes);
+    HD_CHECK_MSG(memory != NULL, "the simulated network is out of memory");
+    return memory;
+}
+
+/* ---- life ---- */
+
+static struct hdi_net *create(struct hd_runtime *runtime)
+{
+    struct hdi_net *net = hdi_net_alloc(sizeof(*net));
+    net->runtime = runtime;
+    hdi_list_init(&net->held);
+    hdi_list_init(&net->news);
+    hdi_list_init(&net->bound);
+    hdi_list_init(&net->conns);
+    hdi_list_init(&net->unix_names);
+    net->connect_ns = 20 * HD_SECOND_NS;
+    net->send_ns = 60 * HD_SECOND_NS;
+    net->short_ppm = 200000;
+    net->spurious_ppm = 20000;
+    hdi_hosts_begin(net);
+    return net;
+}
+
+struct hdi_net *hdi_net_of(struct hd_runtime *runtime)
+{
+    struct hdi_net *net = hdi_load_acquire(&runtime->sim.net); /* N */
+    if (hdi_likely(net != NULL)) return net;
+    hdi_mutex_lock(&runtime->sim.net_lock);
+    net = hdi_load_acquire(&runtime->sim.net); /* N */
+    if (!net) {
+        net = create(runtime);
+        hdi_store_release(&runtime->sim.net, net); /* N: for other threads. */
+    }
+    hdi_mutex_unlock(&runtime->sim.net_lock);
+    return net;
+}
+
+struct hdi_net *hdi_net_self(int *err)
+{
+    struct hd_runtime *runtime = hdi_io_runtime();
+    *err = runtime ? -ENOTSUP : -EINVAL;
+    if (!runtime || runtime->world->kind != HD_WORLD_SIM) return NULL;
+    *err = 0;
+    return hdi_net_of(runtime);
+}
+
+void hdi_net_end(struct hdi_net *net)
+{
+    for (unsigned i = 0; i < net->sock_room; i++) {
+        if (net->socks[i]) hdi_sock_free(net, net->socks[i]);
+    }
+    for (struct hdi_heap_node *node; (node = hdi_heap_pop(&net->heap));) {
+        struct hdi_net_event *event = (struct hdi_net_event *)node;
+        event->queued = false;
+        event->run(net, event, false);
+    }
+    hdi_links_end(net);
+    HD_CHECK_MSG(hdi_list_empty(&net->conns), "a simulated connection is left");
+    hdi_unix_end(net);
+    hdi_names_end(net);
+    hdi_hosts_end(net);
+    free(net->heap.nodes);
+    free(net->socks);
+    free(net);
+}
+
+/* ---- time and draws ---- */
+
+int64_t hdi_net_now(const struct hdi_net *net)
+{
+    return net->runtime->world->now(net->runtime);
+}
+
+uint64_t hdi_net_draw(const struct hdi_net *net, enum hdi_purpose purpose, uint64_t key,
+                      uint64_t n)
+{
+    return hdi_stream_draw(net->runtime->options.seed, purpose, key, n);
+}
+
+/* ---- events ---- */
+
+static void grow(struct hdi_heap *heap)
+{
+    const size_t capacity = heap->capacity ? 2 * heap->capacity : 64;
+    struct hdi_heap_node **nodes = realloc(heap->nodes, capacity * sizeof(nodes[0]));
+    HD_CHECK_MSG(nodes != NULL, "the simulated network is out of memory");
+    heap->nodes = nodes;
+    heap->capacity = capacity;
+}
+
+void hdi_net_event_add(struct hdi_net *net, struct hdi_net_event *event, int64_t at_ns)
+{
+    HDI_ASSERT(!event->queued);
+    if (net->heap.count == net->heap.capacity) grow(&net->heap);
+    event->node.key = at_ns;
+    event->node.sequence = net->sequence++;
+    event->queued = hdi_heap_insert(&net->heap, &event->node);
+    /* Another thread, that drives, may sleep until a later one. */
+    net->runtime->world->notify(&net->runtime->main);
+}
+
+void hdi_net_event_remove(struct hdi_net *net, struct hdi_net_event *event)
+{
+    if (event->queued) hdi_heap_remove(&net->heap, &event->node);
+    event->queued = false;
+}
+
+static struct hdi_net_event *take_due(struct hdi_net *net, int64_t now_ns)
+{
+    const struct hdi_heap_node *first = hdi_heap_peek(&net->heap);
+    if (!first || first->key > now_ns) return NULL;
+    struct hdi_net_event *event = (struct hdi_net_event *)hdi_heap_pop(&net->heap);
+    event->queued = false;
+    return event;
+}
+
+/* ---- news ---- */
+
+void hdi_sock_tell(struct hdi_net *net, struct hdi_sock *sock, unsigned ready)
+{
+    if (!sock->source || !ready) return;
+    if (!sock->news) hdi_list_push_back(&net->news, &sock->news_link);
+    sock->news |= ready;
+    net->runtime->world->notify(&net->runtime->main);
+}
+
+static struct hdi_sock *sock_of_news(struct hdi_list *link)
+{
+    return (struct hdi_sock *)((char *)link - offsetof(struct hdi_sock, news_link));
+}
+
+/* Context: the lock, which is given back in between. */
+static void tell_all(struct hdi_net *net)
+{
+    for (struct hdi_list *link; (link = hdi_list_pop_front(&net->news));) {
+        struct hdi_sock *sock = sock_of_news(link);
+        struct hdi_source *source = sock->source;
+        const hd_io handle = sock->handle;
+        const unsigned ready = sock->news;
+        sock->news = 0;
+        hdi_mutex_unlock(&net->lock);
+        struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
+        hdi_source_ready(source, handle, ready, &wakeups);
+        hdi_wakeups_go(&wakeups);
+        hdi_mutex_lock(&net->lock);
+    }
+}
+
+void hdi_net_run(struct hdi_net *net)
+{
+    const int64_t now_ns = hdi_net_now(net);
+    hdi_mutex_lock(&net->lock);
+    for (struct hdi_net_event *event; (event = take_due(net, now_ns));) {
+        event->run(net, event, true);
+    }
+    tell_all(net);
+    hdi_mutex_unlock(&net->lock);
+}
+
+int64_t hdi_net_next(struct hdi_net *net)
+{
+    hdi_mutex_lock(&net->lock);
+    const struct hdi_heap_node *first = hdi_heap_peek(&net->heap);
+    int64_t next_ns = first ? first->key : INT64_MAX;
+    if (!hdi_list_empty(&net->news)) next_ns = INT64_MIN;
+    hdi_mutex_unlock(&net->lock);
+    return next_ns;
+}

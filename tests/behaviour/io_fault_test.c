@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Every system call of a scenario fails in turn: the n-th, for all n. Whatever that is, the error
+ * is told or coped with, nothing hangs, and no descriptor and (the leak checker sees to that) no
+ * memory is left. `close` is never failed: a descriptor is gone whatever it says.
+ */
+#include "nets.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include "os/sys.h"
+
+TEST_MAIN
+
+/* ---- the fault ---- */
+
+/* How each call fails, in a first and in a second sweep; what is not here is not failed. */
+static const struct {
+    const char *name;
+    int errors[2];
+} faults[] = {
+    {"socket", {EMFILE, ENOBUFS}},      {"socketpair", {EMFILE, ENFILE}},
+    {"bind", {EADDRINUSE, EACCES}},     {"listen", {EADDRINUSE, ENOMEM}},
+    {"accept", {EMFILE, ECONNABORTED}}, {"connect", {ECONNREFUSED, ENETUNREACH}},
+    {"recvmsg", {ECONNRESET, ENOMEM}},  {"sendmsg", {EPIPE, ENOBUFS}},
+    {"shutdown", {ENOTCONN, ENOTCONN}}, {"setsockopt", {ENOMEM, ENOPROTOOPT}},
+    {"getsockopt", {ENOMEM, ENOBUFS}},  {"getsockname", {ENOBUFS, ENOMEM}},
+    {"getpeername", {ENOTCONN, ENOBUFS}}, {"pipe", {EMFILE, ENFILE}},
+    {"readv", {EIO, ENOMEM}},           {"writev", {EPIPE, EIO}},
+    {"poll", {ENOMEM, ENOMEM}},         {"watch", {ENOMEM, ENOSPC}},
+    {"open", {EMFILE, EACCES}},         {"preadv", {EIO, ENOMEM}},
+    {"pwritev", {ENOSPC, EIO}},         {"fsync", {EIO, ENOSPC}},
+    {"ftruncate", {EIO, EPERM}},        {"fstat", {EIO, ENOMEM}},
+    {"stat", {ENOENT, EACCES}},         {"rename", {EXDEV, ENOSPC}},
+    {"unlink", {EACCES, EBUSY}},        {"mkdir", {ENOSPC, EACCES}},
+    {"rmdir", {EBUSY, EACCES}},         {"list", {ENOMEM, EIO}},
+    {"sync_dir", {EIO, EIO}},           {"resolve", {EAGAIN, ENOENT}},
+};
+
+static struct {
+    atomic_uint calls;
+    unsigned target, sweep;
+    const char *hit; /* the call that failed */
+} plan;
+
+static int fail_nth(struct hd_runtime *runtime, const char *name)
+{
+    (void)runtime;
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        if (strcmp(faults[i].name, name) != 0) continue;
+        if (atomic_fetch_add(&plan.calls, 1) + 1 != plan.target) return 0;
+        plan.hit = name;
+        return -faults[i].errors[plan.sweep];
+    }
+    return 0;
+}
+
+static bool is_told(int err)
+{
+    return err == 0 || (err < 0 && err > -200 && err != -EDEADLK); /* That is a hang, in sim. */
+}
+
+/* Run it until nothing is left that could fail. */
+static void fail_each(hd_fn *scenario, void (*tidy)(void), const hd_options *options)
+{
+    unsigned most = 0;
+    const unsigned fds = nets_count_fds();
+    for (plan.sweep = 0; plan.sweep < 2; plan.sweep++) {
+        plan.target = 0;
+        do {
+            atomic_store(&plan.calls, 0);
+            plan.target++;
+            plan.hit = NULL;
+            hdi_sys_fault = fail_nth;
+            const int err = hd_run(scenario, NULL, options);
+            hdi_sys_fault = NULL;
+            if (tidy) tidy();
+            const char *hit = plan.hit ? plan.hit : "nothing";
+            if (!is_told(err) || (err && !plan.hit) || nets_count_fds() != fds) {
+                test_fail(__FILE__, __LINE__, "call %u, %s: result %d, descriptors %u, before %u",
+                          plan.target, hit, err, nets_count_fds(), fds);
+            }
+        } while (plan.hit);
+        if (plan.target > most) most = plan.target;
+    }
+    EXPECT(most > 5); /* There was something to fail. */
+}
+
+/* ---- scenarios: each closes what it has, whatever happened ---- */
+
+struct side {
+    hd_io listener;
+    bool by_name;
+};
+
+/* One connection. Who accepts no more closes the listener, so that nobody waits for it: by name,
+ * another may have come, too. */
+static int serve(void *arg)
+{
+    const struct side *side = arg;
+    hd_io conn;
+    char bytes[300];
+    hd_addr from;
+    int err = hd_accept_until(side->listener, &conn, &from, hd_after_ms(10000));
+    (void)hd_close(side->listener);
+    if (err) return err;
+    ssize_t n = 0;
+    while (!err && (n = hd_read(conn, bytes, sizeof(bytes))) > 0) {
+        err = hd_write_all(conn, bytes, (size_t)n, NULL);
+    }
+    EXPECT_EQ(hd_close(conn), 0);
+    return n < 0 ? (int)n : err;
+}
+
+static int talk(hd_io conn)
+{
+    char out[1000], in[1000];
+    hd_addr peer;
+    memset(out, 'x', sizeof(out));
+    int err = hd_peer_addr(conn, &peer);
+    if (!err) err = hd_write_all(conn, out, sizeof(out), NULL);
+    if (!err) err = hd_read_exact(conn, in, sizeof(in), NULL);
+    if (!err) EXPECT(memcmp(in, out, sizeof(in)) == 0);
+    if (!err) err = hd_shutdown(conn, SHUT_WR);
+    return err ? err : (int)hd_read(conn, in, sizeof(in));
+}
+
+static int dial(const struct side *side, hd_io *conn)
+{
+    hd_addr addr;
+    char place[64];
+    const int err = hd_local_addr(side->listener, &addr);
+    if (err) return err;
+    if (!side->by_name) return hd_connect_until(conn, &addr, hd_after_ms(10000));
+    snprintf(place, sizeof(place), "localhost:%d", hd_addr_port(&addr));
+    return hd_tcp_connect_until(conn, place, NULL, hd_after_ms(10000));
+}
+
+static int both_sides(struct side *side)
+{
+    hd_io conn;
+    hd_task *server = rt_spawn(NULL, serve, side);
+    int err = dial(side, &conn);
+    if (!err) {
+        err = talk(conn);
+        EXPECT_EQ(hd_close(conn), 0);
+    } else {
+        (void)hd_close(side->listener);
+    }
+    const int other = rt_join(server);
+    (void)hd_close(side->listener);
+    return err ? err : other;
+}
+
+static int by_address(void *arg)
+{
+    struct side side = {.by_name = false};
+    (void)arg;
+    const int err = hd_tcp_listen(&side.listener, "127.0.0.1:0", NULL);
+    return err ? err : both_sides(&side);
+}
+
+static int by_name(void *arg)
+{
+    struct side side = {.by_name = true};
+    (void)arg;
+    const int err = hd_tcp_listen(&side.listener, ":0", NULL);
+    return err ? err : both_sides(&side);
+}
+
+TEST_IO(tcp, options) { fail_each(by_address, NULL, options); }
+
+TEST_IO(tcp_by_name, options) { fail_each(by_name, NULL, options); }
+
+static int by_unix_name(void *arg)
+{
+    struct side side = {.by_name = false};
+    char name[64];
+    (void)arg;
+    snprintf(name, sizeof(name), "@heddle-fault-%d", (int)getpid());
+    const int err = hd_unix_listen(&side.listener, name, NULL);
+    return err ? err : both_sides(&side);
+}
+
+TEST_IO(unix_sockets, options) { fail_each(by_unix_name, NULL, options); }
+
+static int datagrams(void *arg)
+{
+    hd_io a, b;
+    hd_addr at, from;
+    char bytes[16];
+    (void)arg;
+    int err = hd_udp_open(&a, "127.0.0.1:0");
+    if (err) return err;
+    err = hd_udp_open(&b, "127.0.0.1:0");
+    if (err) {
+        EXPECT_EQ(hd_close(a), 0);
+        return err;
+    }
+    ssize_t n = hd_local_addr(a, &at);
+    if (n == 0) n = hd_udp_connect(b, &at);
+    if (n == 0) n = hd_write(b, "one", 3);
+    if (n > 0) n = hd_recv_from_until(a, bytes, sizeof(bytes), &from, hd_after_ms(5000));
+    if (n > 0) n = hd_send_to(a, "two", 3, &from);
+    if (n > 0) n = hd_read_until(b, bytes, sizeof(bytes), hd_after_ms(5000));
+    if (n > 0) n = hd_read_until(b, bytes, sizeof(bytes), hd_after_ms(1));
+    nets_close(a, b);
+    return n == -ETIMEDOUT ? 0 : (int)n;
+}
+
+TEST_IO(udp, options) { fail_each(datagrams, NULL, options); }
+
+struct ends {
+    hd_io in, out;
+};
+
+static int feed(void *arg)
+{
+    const struct ends *ends = arg;
+    hd_yield();
+    const int err = hd_write_all(ends->out, "some bytes", 10, NULL);
+    (void)hd_close(ends->out);
+    return err;
+}
+
+/* Readiness, deadlines and cancelling, of a pipe. */
+static int piped(void *arg)
+{
+    hd_io both[2];
+    char bytes[16];
+    (void)arg;
+    int err = hd_pipe(both);
+    if (err) return err;
+    struct ends ends = {both[0], both[1]};
+    err = (int)hd_read_until(ends.in, bytes, 1, hd_now(NULL) + 1000);
+    hd_task *feeder = rt_spawn(NULL, feed, &ends);
+    if (err == -ETIMEDOUT) {
+        hd_case cases[] = {HD_READABLE(ends.in), HD_AT(hd_after_ms(10000))};
+        const int which = hd_select(cases, 2);
+        err = which < 0 ? which : cases[which].result;
+        EXPECT(which != 1);
+    }
+    if (!err) err = hd_read_exact(ends.in, bytes, 10, NULL);
+    if (!err) err = (int)hd_read(ends.in, bytes, 1);
+    EXPECT_EQ(hd_close(ends.in), 0);
+    const int other = rt_join(feeder);
+    return err ? err : other;
+}
+
+TEST_IO(pipes, options) { fail_each(piped, NULL, options); }
+
+static int pairs(void *arg)
+{
+    hd_io both[2];
+    char bytes[16];
+    int fds[2] = {STDERR_FILENO, -1};
+    unsigned count = 1;
+    (void)arg;
+    int err = hd_unix_pair(both);
+    if (err) return err;
+    ssize_t n = nets_in_sim() ? hd_write(both[0], "x", 1)
+                              : hd_send_fds(both[0], "x", 1, fds, 1);
+    if (n > 0 && nets_in_sim()) n = hd_read(both[1], bytes, sizeof(bytes));
+    if (n > 0 && !nets_in_sim()) {
+        n = hd_recv_fds(both[1], bytes, sizeof(bytes), &fds[1], &count);
+        if (n > 0) close(fds[1]);
+    }
+    if (n > 0) n = hd_read_until(both[1], bytes, 1, hd_now(NULL) + 1000);
+    nets_close(both[0], both[1]);
+    return n == -ETIMEDOUT ? 0 : (int)n;
+}
+
+TEST_IO(pairs_and_descriptors, options) { fail_each(pairs, NULL, options); }
+
+/* ---- files ---- */
+
+static char dir[64], first[80], second[80];
+
+static int use_file(hd_io file)
+{
+    char bytes[8];
+    struct stat info;
+    ssize_t n = hd_pwrite(file, "abcdef", 6, 0);
+    if (n >= 0) n = hd_file_sync(file, false);
+    if (n == 0) n = hd_file_truncate(file, 3);
+    if (n == 0) n = hd_file_stat(file, &info);
+    if (n == 0) n = hd_pread(file, bytes, sizeof(bytes), 0);
+    if (n > 0) EXPECT_EQ(n, 3);
+    return n < 0 ? (int)n : 0;
+}
+
+static int list_dir(void)
+{
+    hd_dir *list;
+    hd_dir_entry entry;
+    int n = hd_dir_open(&list, dir);
+    if (n) return n;
+    while ((n = hd_dir_read(list, &entry)) > 0) continue;
+    hd_dir_close(list);
+    return n;
+}
+
+static int files(void *arg)
+{
+    hd_io file;
+    struct stat info;
+    (void)arg;
+    int err = hd_mkdir(dir, 0700);
+    if (!err) err = hd_file_open(&file, first, O_RDWR | O_CREAT, 0600);
+    if (err) return err;
+    err = use_file(file);
+    EXPECT_EQ(hd_close(file), 0);
+    if (!err) err = hd_stat(first, &info);
+    if (!err) err = hd_rename(first, second);
+    if (!err) err = hd_dir_sync(dir);
+    if (!err) err = list_dir();
+    if (!err) err = hd_unlink(second);
+    return err ? err : hd_rmdir(dir);
+}
+
+static void remove_files(void)
+{
+    (void)unlink(first);
+    (void)unlink(second);
+    (void)rmdir(dir);
+}
+
+TEST_IO(files_and_directories, options)
+{
+    snprintf(dir, sizeof(dir), "/tmp/heddle-fault-%d", (int)getpid());
+    snprintf(first, sizeof(first), "%s/first", dir);
+    snprintf(second, sizeof(second), "%s/second", dir);
+    fail_each(files, remove_files, options);
+}
+
+/* ---- the limit of descriptors: also what the drivers open themselves ---- */
+
+TEST_DRIVERS(any_limit_of_descriptors, options)
+{
+    const int lowest = dup(STDERR_FILENO);
+    const unsigned fds = nets_count_fds() - 1;
+    struct rlimit limit;
+    int err = -1, refused = 0;
+    close(lowest);
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (int more = 0; more < 30; more++) {
+        const struct rlimit low = {(rlim_t)(lowest + more), limit.rlim_max};
+        EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+        err = hd_run(by_address, NULL, options);
+        EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        EXPECT_EQ(nets_count_fds(), fds);
+        EXPECT(is_told(err));
+        refused += err != 0;
+    }
+    EXPECT_EQ(err, 0);
+    EXPECT(refused > 3);
+}

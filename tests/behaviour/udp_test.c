@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Datagrams.
+ */
+#include <sys/socket.h>
+
+#include "nets.h"
+
+TEST_MAIN
+
+static hd_io open_udp(hd_addr *addr)
+{
+    hd_io io;
+    EXPECT_EQ(hd_udp_open(&io, "127.0.0.1:0"), 0);
+    *addr = nets_addr(io);
+    return io;
+}
+
+static int whole(void *arg)
+{
+    (void)arg;
+    hd_addr to, own, from;
+    hd_io a = open_udp(&own), b = open_udp(&to);
+    char text[8], sender[HD_ADDR_TEXT_MAX], expected[HD_ADDR_TEXT_MAX];
+    EXPECT_EQ(hd_recv_from_until(b, text, sizeof(text), NULL, HD_NOW), -EAGAIN);
+    EXPECT_EQ(hd_send_to(a, "one", 3, &to), 3);
+    EXPECT_EQ(hd_recv_from(b, text, sizeof(text), &from), 3); /* Then the next is on its way. */
+    EXPECT(memcmp(text, "one", 3) == 0);
+    EXPECT(strcmp(hd_addr_format(&from, sender), hd_addr_format(&own, expected)) == 0);
+    EXPECT_EQ(hd_send_to(a, "", 0, &to), 0);
+    EXPECT_EQ(hd_recv_from(b, text, sizeof(text), NULL), 0);
+    EXPECT_EQ(hd_send_to(a, "0123456789", 10, &to), 10);
+    EXPECT_EQ(hd_recv_from(b, text, sizeof(text), NULL), 10); /* What does not fit is lost. */
+    EXPECT(memcmp(text, "01234567", 8) == 0);
+    EXPECT_EQ(hd_recv_from_until(b, text, sizeof(text), NULL, HD_NOW), -EAGAIN);
+    EXPECT_EQ(hd_send_to(b, "back", 4, &from), 4);
+    EXPECT_EQ(hd_recv_from(a, text, sizeof(text), NULL), 4);
+    static char large[70000];
+    EXPECT_EQ(hd_send_to(a, large, sizeof(large), &to), -EMSGSIZE);
+    nets_close(a, b);
+    return 0;
+}
+
+TEST_IO(datagrams_are_whole, options) { rt_run(whole, NULL, options); }
+
+/* Several wait to be read: each call brings one, though each moves less than it could. */
+static int queued(void *arg)
+{
+    (void)arg;
+    hd_addr to, own;
+    hd_io a = open_udp(&own), b = open_udp(&to);
+    char text[64];
+    EXPECT_EQ(hd_udp_connect(a, &to), 0);
+    EXPECT_EQ(hd_udp_connect(b, &own), 0);
+    for (int round = 0; round < 3; round++) {
+        EXPECT_EQ(hd_read_until(b, text, sizeof(text), hd_after_ms(2)), -ETIMEDOUT);
+        for (int i = 0; i < 10; i++) EXPECT_EQ(hd_write(a, text, (size_t)i + 1), i + 1);
+        EXPECT_EQ(hd_sleep_ms(2), 0); /* in sim they have arrived by then */
+        for (int i = 0; i < 10; i++) {
+            EXPECT_EQ(hd_read_until(b, text, sizeof(text), hd_after_ms(5000)), i + 1);
+        }
+    }
+    nets_close(a, b);
+    return 0;
+}
+
+TEST_IO(connected_ones_are_read_one_by_one, options) { rt_run(queued, NULL, options); }
+
+static int queued_from(void *arg)
+{
+    (void)arg;
+    hd_addr to, own, from;
+    hd_io a = open_udp(&own), b = open_udp(&to);
+    int number;
+    for (int round = 0; round < 3; round++) {
+        EXPECT_EQ(hd_recv_from_until(b, &number, sizeof(number), &from, hd_after_ms(2)),
+                  -ETIMEDOUT);
+        for (int i = 0; i < 10; i++) EXPECT_EQ(hd_send_to(a, &i, sizeof(i), &to), sizeof(i));
+        for (int i = 0; i < 10; i++) {
+            EXPECT_EQ(hd_recv_from_until(b, &number, sizeof(number), &from, hd_after_ms(5000)),
+                      sizeof(number));
+            EXPECT_EQ(number, i);
+        }
+    }
+    nets_close(a, b);
+    return 0;
+}
+
+TEST_IO(datagrams_are_received_in_order_here, options) { rt_run(queued_from, NULL, options); }
+
+static int nobody(void *arg)
+{
+    (void)arg;
+    hd_addr to, own;
+    hd_io a = open_udp(&own), b = open_udp(&to);
+    char byte;
+    EXPECT_EQ(hd_close(b), 0);
+    EXPECT_EQ(hd_udp_connect(a, &to), 0);
+    EXPECT_EQ(hd_write(a, "x", 1), 1);
+    EXPECT_EQ(hd_read(a, &byte, 1), -ECONNREFUSED); /* Told once. */
+    EXPECT_EQ(hd_read_until(a, &byte, 1, hd_after_ms(2)), -ETIMEDOUT);
+    EXPECT_EQ(hd_close(a), 0);
+    return 0;
+}
+
+TEST_IO(a_connected_one_hears_that_nobody_is_there, options) { rt_run(nobody, NULL, options); }
+
+static ssize_t do_recv_from(struct nets_call *call)
+{
+    return hd_recv_from_until(call->io, &call->byte, 1, NULL, call->deadline);
+}
+
+static int giving_up(void *arg)
+{
+    (void)arg;
+    hd_addr to, own;
+    hd_io a = open_udp(&own), b = open_udp(&to);
+    struct nets_call call;
+    const int64_t deadline = hd_after_ms(2);
+    char byte;
+    EXPECT_EQ(hd_recv_from_until(b, &byte, 1, NULL, deadline), -ETIMEDOUT);
+    EXPECT(hd_now(NULL) >= deadline);
+    nets_begin(&call, b, do_recv_from);
+    hd_cancel(call.task);
+    EXPECT_EQ(nets_end(&call), -ECANCELED);
+    nets_begin(&call, b, do_recv_from);
+    EXPECT_EQ(hd_send_to(a, "d", 1, &to), 1);
+    EXPECT_EQ(nets_end(&call), 1);
+    EXPECT_EQ(call.byte, 'd');
+    nets_begin(&call, b, do_recv_from);
+    EXPECT_EQ(hd_close(b), 0);
+    EXPECT_EQ(nets_end(&call), -ECANCELED);
+    EXPECT_EQ(hd_recv_from(b, &byte, 1, NULL), -EBADF);
+    EXPECT_EQ(hd_send_to(b, &byte, 1, &to), -EBADF);
+    EXPECT_EQ(hd_udp_connect(b, &to), -EBADF);
+    EXPECT_EQ(hd_close(a), 0);
+    return 0;
+}
+
+TEST_IO(receiving_gives_up, options) { rt_run(giving_up, NULL, options); }
+
+static int places(void *arg)
+{
+    (void)arg;
+    hd_addr own;
+    char place[HD_ADDR_TEXT_MAX];
+    hd_io a = open_udp(&own), b = {0};
+    EXPECT_EQ(hd_udp_open(&b, hd_addr_format(&own, place)), -EADDRINUSE);
+    EXPECT_EQ(b.private_, 0);
+    EXPECT_EQ(hd_shutdown(a, SHUT_WR), -ENOTCONN);
+    EXPECT_EQ(hd_close(a), 0);
+    return 0;
+}
+
+TEST_IO(places_are_as_of_listeners, options) { rt_run(places, NULL, options); }
+
+/* One at ":0" has any address, of either family. */
+static int anywhere(void *arg)
+{
+    (void)arg;
+    hd_addr own, from;
+    char text[4];
+    hd_io a = open_udp(&own), b;
+    EXPECT_EQ(hd_udp_open(&b, ":0"), 0);
+    EXPECT_EQ(hd_send_to(b, "any", 3, &own), 3);
+    EXPECT_EQ(hd_recv_from(a, text, sizeof(text), &from), 3);
+    EXPECT_EQ(hd_send_to(a, "back", 4, &from), 4);
+    EXPECT_EQ(hd_recv_from(b, text, sizeof(text), NULL), 4);
+    EXPECT_EQ(hd_udp_connect(b, &own), 0);
+    EXPECT_EQ(hd_write(b, "conn", 4), 4);
+    EXPECT_EQ(hd_read(a, text, sizeof(text)), 4);
+    nets_close(a, b);
+    return 0;
+}
+
+TEST_IO(one_that_only_sends_first_is_anywhere, options)
+{
+    rt_run(anywhere, NULL, options);
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * source: io/source.h between threads, with a kernel of a few words. Who waits is woken by what
+ * comes and by a close, whenever they come; nobody is told of, or uses, a descriptor that is not
+ * the one it means.
+ */
+#include "io/source.h"
+
+#include <errno.h>
+
+#include "scenario.h"
+#include "wait/waiter.h"
+
+enum { FD = 7 };
+
+/* What the kernel has of the descriptor, and its runtime, of which only the table of system calls
+ * is used. */
+struct world {
+    struct hd_runtime *runtime;
+    hd_io io, first;
+    _Atomic(uint32_t) bytes; /* that came and were not read */
+    int open;                /* plain: a use of the descriptor and its close are ordered */
+    ssize_t got;             /* by the reader; ordered by a join */
+    int closed;
+};
+
+static struct world *here; /* the one of this execution */
+
+static int fake_watch(struct hd_runtime *runtime, int fd, struct hdi_source *source)
+{
+    (void)runtime, (void)source;
+    MODEL_EQUAL(fd, FD);
+    return 0;
+}
+
+static void fake_unwatch(struct hd_runtime *runtime, int fd, struct hdi_source *source)
+{
+    (void)runtime, (void)source;
+    MODEL_EQUAL(fd, FD);
+}
+
+static int fake_close(struct hd_runtime *runtime, int fd)
+{
+    (void)runtime;
+    MODEL_EQUAL(fd, FD);
+    MODEL_EQUAL(MODEL_READ(here->open), 1);
+    MODEL_WRITE(here->open, 0);
+    return 0;
+}
+
+static const struct hdi_sys fake = {
+    .watch = fake_watch,
+    .unwatch = fake_unwatch,
+    .close = fake_close,
+};
+
+static void open_one(struct world *w)
+{
+    w->open = 1;
+    MODEL_EQUAL(hdi_source_adopt(w->runtime, FD, HDI_SOURCE_PIPE, &w->io), 0);
+}
+
+static void world_init(struct world *w)
+{
+    *w = (struct world){.runtime = model_alloc(sizeof(*w->runtime)), .got = -1, .closed = -1};
+    w->runtime->sys = &fake;
+    w->runtime->world = &hdi_world_live;
+    here = w;
+    MODEL_NAME(w->bytes);
+    hdi_sources_forget();
+    open_one(w);
+    struct hdi_source *source = hdi_source_of(w->io);
+    MODEL_NAME(source->in.waitable.lock);
+    MODEL_NAME(source->generation);
+}
+
+/* Take what came, if anything did. */
+static ssize_t try_take(struct hdi_source *source, void *arg)
+{
+    struct world *w = arg;
+    (void)source;
+    MODEL_EQUAL(MODEL_READ(w->open), 1); /* SRC-3 */
+    const uint32_t n = hdi_exchange_acq_rel(&w->bytes, 0);
+    return n > 0 ? (ssize_t)n : -EAGAIN;
+}
+
+static void read_some(void *arg)
+{
+    struct world *w = arg;
+    w->got = hdi_source_do(w->io, false, try_take, w, 0, HD_FOREVER);
+}
+
+static void tell(hd_io io, unsigned ready)
+{
+    struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
+    struct hdi_source *source = hdi_source_of(io);
+    if (source) hdi_source_ready(source, io, ready, &wakeups);
+    hdi_wakeups_go(&wakeups);
+}
+
+/* Something comes, and later whoever hears of it tells. */
+static void arrive(void *arg)
+{
+    struct world *w = arg;
+    (void)hdi_fetch_add_acq_rel(&w->bytes, 1);
+    tell(w->io, HDI_READY_IN);
+}
+
+static void close_it(void *arg)
+{
+    struct world *w = arg;
+    w->closed = hd_close(w->io);
+}
+
+/* Context: the handle is closed. */
+static void world_fini(struct world *w)
+{
+    MODEL_EQUAL(MODEL_READ(w->open), 0);
+    MODEL_CHECK(!w->runtime->sources);
+    model_free(w->runtime);
+}
+
+/* ---- what comes is read ---- */
+
+MODEL(source_ready, .sc = 5, .tso = 4, .pso = 4, .kills = "source_queue_late")
+{
+    struct world w;
+    world_init(&w);
+    void *t = model_thread(arrive, &w);
+    read_some(&w);
+    model_join(t);
+    MODEL_EQUAL(w.got, 1);
+    close_it(&w);
+    world_fini(&w);
+}
+
+/* What comes in two parts wakes a reader at the first, and is all there in the end. */
+MODEL(source_ready_twice, .sc = 2, .tso = 1, .pso = 1, .kills = "source_queue_late")
+{
+    struct world w;
+    world_init(&w);
+    void *a = model_thread(arrive, &w), *b = model_thread(arrive, &w);
+    ssize_t all = 0;
+    while (all < 2) {
+        read_some(&w);
+        MODEL_CHECK(w.got > 0);
+        all += w.got;
+    }
+    model_join(a);
+    model_join(b);
+    close_it(&w);
+    world_fini(&w);
+}
+
+/* ---- a close ---- */
+
+MODEL(source_close, .sc = 5, .tso = 4, .pso = 4, .kills = "source_stale_late")
+{
+    struct world w;
+    world_init(&w);
+    void *t = model_thread(close_it, &w);
+    read_some(&w);
+    model_join(t);
+    MODEL_CHECK(w.got == -ECANCELED || w.got == -EBADF);
+    MODEL_EQUAL(w.closed, 0);
+    world_fini(&w);
+}
+
+/* Against both: it was read, or the close came first. */
+MODEL(source_close_ready, .sc = 2, .tso = 1, .pso = 1, .kills = "source_queue_late")
+{
+    struct world w;
+    world_init(&w);
+    void *a = model_thread(arrive, &w), *b = model_thread(close_it, &w);
+    read_some(&w);
+    model_join(a);
+    model_join(b);
+    MODEL_CHECK(w.got == 1 || w.got == -ECANCELED || w.got == -EBADF);
+    world_fini(&w);
+}
+
+/* Of two, one closes it. */
+static void close_too(void *arg)
+{
+    struct world *w = arg;
+    w->got = hd_close(w->io);
+}
+
+MODEL(source_close_twice, .sc = 5, .tso = 4, .pso = 4, .kills = "source_stale_late")
+{
+    struct world w;
+    world_init(&w);
+    void *t = model_thread(close_too, &w);
+    close_it(&w);
+    model_join(t);
+    MODEL_CHECK((w.got == 0 && w.closed == -EBADF) || (w.got == -EBADF && w.closed == 0));
+    world_fini(&w);
+}
+
+/* ---- the next one in the same place ---- */
+
+/* Whoever heard that the first has hung up is late. */
+static void hang_up(void *arg)
+{
+    const struct world *w = arg;
+    tell(w->first, HDI_READY_IN | HDI_READY_HUNG);
+}
+
+MODEL(source_stale_news, .sc = 5, .tso = 4, .pso = 4, .kills = "source_tell_stale")
+{
+    struct world w;
+    world_init(&w);
+    w.first = w.io;
+    void *t = model_thread(hang_up, &w);
+    close_it(&w);
+    MODEL_EQUAL(w.closed, 0);
+    open_one(&w);
+    model_join(t);
+    MODEL_CHECK(w.io.private_ != w.first.private_);
+    MODEL_CHECK(!hdi_source_of(w.io)->in.hung);
+    close_it(&w);
+    world_fini(&w);
+}
+
+/* ---- users that hold no lock (SRC-5) ---- */
+
+static void use(void *arg)
+{
+    struct world *w = arg;
+    struct hdi_source *source = hdi_source_hold(w->io);
+    if (!source) return;
+    MODEL_EQUAL(source->fd, FD);
+    MODEL_EQUAL(MODEL_READ(w->open), 1);
+    hdi_source_release(source);
+}
+
+MODEL(source_user, .sc = 5, .tso = 4, .pso = 4, .kills = "source_close_used")
+{
+    struct world w;
+    world_init(&w);
+    void *t = model_thread(use, &w);
+    close_it(&w);
+    model_join(t);
+    MODEL_EQUAL(w.closed, 0);
+    world_fini(&w);
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The simulated network: bytes arrive whole and in order whatever the links do; each fault shows
+ * as it does in life, and can be told from its absence.
+ */
+#include "rt.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+TEST_MAIN
+
+#define SEEDS 40
+
+static hd_options sim(uint64_t seed)
+{
+    hd_options options = HD_OPTIONS_INIT;
+    options.world = HD_WORLD_SIM;
+    options.seed = seed;
+    options.sim_order = seed % 2 ? HD_SIM_RANDOM : HD_SIM_WORKERS;
+    return options;
+}
+
+/* Run it with many seeds. */
+static void each_seed(hd_fn *fn)
+{
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        const hd_options options = sim(seed);
+        const int result = hd_run(fn, NULL, &options);
+        if (result) test_fail(__FILE__, __LINE__, "seed %d: %d", (int)seed, result);
+    }
+}
+
+static unsigned char byte_at(size_t at)
+{
+    return (unsigned char)(at * 31 + at / 251);
+}
+
+/* ---- a server that echoes ---- */
+
+static int echo_one(void *arg)
+{
+    const hd_io conn = {(uint64_t)(uintptr_t)arg};
+    char buffer[3000];
+    ssize_t n;
+    while ((n = hd_read(conn, buffer, sizeof(buffer))) > 0) {
+        if (hd_write_all(conn, buffer, (size_t)n, NULL) != 0) break;
+    }
+    hd_close(conn);
+    return 0;
+}
+
+static int echo_server(void *arg)
+{
+    (void)arg;
+    hd_io listener, conn;
+    EXPECT_EQ(hd_tcp_listen(&listener, ":7", NULL), 0);
+    while (hd_accept(listener, &conn, NULL) == 0) {
+        hd_task *task;
+        EXPECT_EQ(hd_spawn(&task, echo_one, (void *)(uintptr_t)conn.private_), 0);
+        hd_detach(task);
+    }
+    hd_close(listener);
+    return 0;
+}
+
+static hd_sim_host *add_echo(const char *name)
+{
+    hd_sim_host *host;
+    EXPECT_EQ(hd_sim_host_add(&host, name, NULL, echo_server, NULL), 0);
+    EXPECT_EQ(hd_sleep_ms(1), 0); /* It listens by then. */
+    return host;
+}
+
+struct sending {
+    hd_io conn;
+    size_t bytes;
+};
+
+static int send_pattern(void *arg)
+{
+    const struct sending *sending = arg;
+    unsigned char buffer[1777];
+    for (size_t done = 0; done < sending->bytes;) {
+        const size_t left = sending->bytes - done;
+        const size_t n = left < sizeof(buffer) ? left : sizeof(buffer);
+        for (size_t i = 0; i < n; i++) buffer[i] = byte_at(done + i);
+        const int err = hd_write_all(sending->conn, buffer, n, NULL);
+        if (err) return err;
+        done += n;
+    }
+    return hd_shutdown(sending->conn, SHUT_WR);
+}
+
+static void expect_pattern(hd_io conn, size_t bytes)
+{
+    unsigned char buffer[2048];
+    size_t done = 0;
+    ssize_t n;
+    while ((n = hd_read(conn, buffer, sizeof(buffer))) > 0) {
+        for (ssize_t i = 0; i < n; i++) EXPECT_EQ(buffer[i], byte_at(done + (size_t)i));
+        done += (size_t)n;
+    }
+    EXPECT_EQ(n, 0);
+    EXPECT_EQ(done, bytes);
+}
+
+/* Send so much to the echo server and get it back. */
+static void echo_through(const char *place, size_t bytes)
+{
+    struct sending sending = {.bytes = bytes};
+    EXPECT_EQ(hd_tcp_connect(&sending.conn, place, NULL), 0);
+    hd_task *task = rt_spawn(NULL, send_pattern, &sending);
+    expect_pattern(sending.conn, bytes);
+    EXPECT_EQ(rt_join(task), 0);
+    hd_close(sending.conn);
+}
+
+static int plain_echo(void *arg)
+{
+    (void)arg;
+    add_echo("server");
+    echo_through("server:7", 300000);
+    echo_through("10.0.0.2:7", 1);
+    echo_through("[fd00::2]:7", 0);
+    return 0;
+}
+
+TEST(a_stream_arrives_whole_and_in_order)
+{
+    each_seed(plain_echo);
+}
+
+static int bad_link_echo(void *arg)
+{
+    (void)arg;
+    add_echo("server");
+    hd_sim_link_options link = HD_SIM_LINK_OPTIONS_INIT;
+    link.latency_ns = 3 * HD_MS_NS;
+    link.jitter_ns = 20 * HD_MS_NS;
+    link.loss_ppm = 100000;
+    link.reorder_ppm = link.duplicate_ppm = HD_SIM_ALWAYS;
+    EXPECT_EQ(hd_sim_link(NULL, NULL, &link), 0);
+    echo_through("server:7", 100000);
+    return 0;
+}
+
+TEST(also_over_a_bad_link)
+{
+    each_seed(bad_link_echo);
+}
+
+/* ---- the link's time ---- */
+
+/* How long 100 kB take there and back. */
+static int64_t echo_time(const hd_sim_link_options *link)
+{
+    EXPECT_EQ(hd_sim_link(NULL, NULL, link), 0);
+    const int64_t before = hd_now(NULL);
+    echo_through("10.0.0.2:7", 100000);
+    return hd_now(NULL) - before;
+}
+
+static int link_times(void *arg)
+{
+    (void)arg;
+    add_echo("server");
+    const int64_t plain = echo_time(NULL);
+    EXPECT(plain > 0);
+    EXPECT(plain < 200 * HD_MS_NS);
+    hd_sim_link_options link = HD_SIM_LINK_OPTIONS_INIT;
+    link.latency_ns = HD_SECOND_NS;
+    EXPECT(echo_time(&link) >= 4 * HD_SECOND_NS); /* connect, and there and back */
+    link = (hd_sim_link_options){.size = sizeof(link), .bandwidth = 50000};
+    const int64_t narrow = echo_time(&link);
+    EXPECT(narrow >= 2 * HD_SECOND_NS);
+    EXPECT(narrow < 60 * HD_SECOND_NS);
+    link = (hd_sim_link_options){.size = sizeof(link), .loss_ppm = 300000};
+    EXPECT(echo_time(&link) >= 200 * HD_MS_NS);
+    EXPECT(echo_time(NULL) < 200 * HD_MS_NS);
+    return 0;
+}
+
+TEST(latency_bandwidth_and_loss_take_time)
+{
+    each_seed(link_times);
+}
+
+/* ---- errors of connecting ---- */
+
+static int connect_errors(void *arg)
+{
+    (void)arg;
+    hd_io conn, listener, second;
+    add_echo("server");
+    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:8", NULL), -ECONNREFUSED);
+    EXPECT_EQ(hd_tcp_connect(&conn, "10.9.9.9:8", NULL), -EHOSTUNREACH);
+    EXPECT_EQ(hd_tcp_connect(&conn, "nobody:8", NULL), -ENOENT);
+    EXPECT_EQ(hd_tcp_listen(&listener, "127.0.0.1:80", NULL), 0);
+    EXPECT_EQ(hd_tcp_listen(&second, "127.0.0.1:80", NULL), -EADDRINUSE);
+    EXPECT_EQ(hd_tcp_listen(&second, ":80", NULL), -EADDRINUSE);
+    EXPECT_EQ(hd_tcp_listen(&second, "10.9.9.9:80", NULL), -EADDRNOTAVAIL);
+    hd_close(listener);
+    EXPECT_EQ(hd_tcp_connect(&conn, "127.0.0.1:80", NULL), -ECONNREFUSED);
+    EXPECT_EQ(hd_tcp_listen(&second, "127.0.0.1:80", NULL), 0);
+    hd_addr addr;
+    EXPECT_EQ(hd_local_addr(second, &addr), 0);
+    EXPECT_EQ(hd_addr_port(&addr), 80);
+    hd_close(second);
+    return 0;
+}
+
+TEST(connecting_fails_as_in_life)
+{
+    each_seed(connect_errors);
+}
+
+static int accept_and_keep(void *arg)
+{
+    hd_io listener, conn, *kept = arg;
+    EXPECT_EQ(hd_tcp_listen(&listener, ":9", NULL), 0);
+    while (hd_accept(listener, &conn, NULL) == 0) *kept = conn;
+    hd_close(listener);
+    return 0;
+}
+
+/* ---- windows ---- */
+
+static int slow_reader(void *arg)
+{
+    (void)arg;
+    hd_io conn, kept = {0};
+    hd_sim_host *host;
+    EXPECT_EQ(hd_sim_host_add(&host, "server", NULL, accept_and_keep, &kept), 0);
+    EXPECT_EQ(hd_sleep_ms(1), 0);
+    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:9", NULL), 0);
+    EXPECT_EQ(hd_sleep_ms(1), 0);
+    char buffer[1000] = {0};
+    EXPECT_EQ(hd_sim_window(kept, 1000), 0);
+    size_t sent = 0, done;
+    int err = 0;
+    while (!err) {
+        err = hd_write_all_until(conn, buffer, sizeof(buffer), &done, hd_after_ms(5000));
+        sent += done;
+    }
+    EXPECT_EQ(err, -ETIMEDOUT);
+    EXPECT_EQ(sent, 64 << 10); /* what the window was before, and no more */
+    /* Reading makes room, but only as much as the window now is. */
+    for (size_t left = sent; left > 0;) {
+        const ssize_t n = hd_read(kept, buffer, left < sizeof(buffer) ? left : sizeof(buffer));
+        EXPECT(n > 0);
+        left -= (size_t)n;
+    }
+    size_t more = 0;
+    for (err = 0; !err; more += done) {
+        err = hd_write_all_until(conn, buffer, sizeof(buffer), &done, hd_after_ms(5000));
+    }
+    EXPECT_EQ(err, -ETIMEDOUT);
+    EXPECT_EQ(more, 1000);
+    hd_close(conn);
+    hd_close(kept);
+    return 0;
+}
+
+TEST(a_slow_reader_blocks_its_writer)
+{
+    each_seed(slow_reader);
+}
+
+/* ---- partitions ---- */
+
+static int partitioned(void *arg)
+{
+    (void)arg;
+    hd_sim_host *server = add_echo("server"), *self = hd_sim_host_self();
+    char byte = 'x';
+    hd_io conn, second;
+    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:7", NULL), 0);
+    EXPECT_EQ(hd_sim_partition(server, self), 0);
+    EXPECT_EQ(hd_write_all(conn, &byte, 1, NULL), 0);
+    EXPECT_EQ(hd_read_until(conn, &byte, 1, hd_after_ms(10000)), -ETIMEDOUT);
+    const int64_t before = hd_now(NULL);
+    EXPECT_EQ(hd_tcp_connect(&second, "10.0.0.2:7", NULL), -ETIMEDOUT);
+    EXPECT(hd_now(NULL) - before >= 20 * HD_SECOND_NS);
+    EXPECT_EQ(hd_sim_heal(server, self), 0);
+    EXPECT_EQ(hd_read(conn, &byte, 1), 1); /* It goes on where it was. */
+    EXPECT_EQ(byte, 'x');
+    /* Too long: the sender gives up. */
+    EXPECT_EQ(hd_sim_partition(server, NULL), 0);
+    EXPECT_EQ(hd_write_all(conn, &byte, 1, NULL), 0);
+    EXPECT_EQ(hd_read(conn, &byte, 1), -ETIMEDOUT);
+    EXPECT_EQ(hd_sim_heal(NULL, NULL), 0);
+    hd_close(conn);
+    echo_through("10.0.0.2:7", 100);
+    return 0;
+}
+
+TEST(a_partition_is_silence_and_heals)
+{
+    each_seed(partitioned);
+}
+
+static int cut_one_way(void *arg)
+{
+    (void)arg;
+    hd_io conn, kept = {0};
+    hd_sim_host *server;
+    EXPECT_EQ(hd_sim_host_add(&server, "server", NULL, accept_and_keep, &kept), 0);
+    EXPECT_EQ(hd_sleep_ms(1), 0);
+    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:9", NULL), 0);
+    EXPECT_EQ(hd_sim_cut(server, hd_sim_host_self()), 0);
+    char byte = 'x';
+    EXPECT_EQ(hd_write_all(conn, &byte, 1, NULL), 0);
+    EXPECT_EQ(hd_read(kept, &byte, 1), 1); /* There it gets, */
+    EXPECT_EQ(hd_write_all(kept, &byte, 1, NULL), 0);
+    EXPECT_EQ(hd_read(conn, &byte, 1), -ETIMEDOUT); /* but nobody hears of it. */
+    hd_close(conn);
+    hd_close(kept);
+    return 0;
+}
+
+TEST(a_link_can_be_cut_one_way)
+{
+    each_seed(cut_one_way);
+}
+
+/* ---- resets ---- */
+
+static int resets(void *arg)
+{
+    (void)arg;
+    hd_sim_host *server = add_echo("server");
+    char byte = 'x';
+    hd_io conn;
+    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:7", NULL), 0);
+    EXPECT_EQ(hd_sim_reset_conn(conn), 0);
+    EXPECT_EQ(hd_read(conn, &byte, 1), -ECONNRESET);
+    EXPECT_EQ(hd_write(conn, &byte, 1), -EPIPE);
+    EXPECT_EQ(hd_sim_reset_conn(conn), -ENOTCONN);
+    hd_close(conn);
+    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:7", NULL), 0);
+    EXPECT_EQ(hd_sim_reset(hd_sim_host_self(), server), 1);
+    EXPECT_EQ(hd_read(conn, &byte, 1), -ECONNRESET);
+    hd_close(conn);
+    hd_sim_link_options link = HD_SIM_LINK_OPTIONS_INIT;
+    link.reset_ppm = HD_SIM_ALWAYS;
+    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:7", NULL), 0);
+    EXPECT_EQ(hd_sim_link(hd_sim_host_self(), server, &link), 0);
+    EXPECT_EQ(hd_write(conn, &byte, 1), 1);
+    EXPECT_EQ(hd_read(conn, &byte, 1), -ECONNRESET);
+    hd_close(conn);
+    return 0;
+}
+
+TEST(connections_are_reset)
+{
+    each_seed(resets);
+}
+
+static int half_open(void *arg)
+{
+    (void)arg;
+    hd_io conn, kept = {0};
+    hd_sim_host *server;
+    EXPECT_EQ(hd_sim_host_add(&server, "server", NULL, accept_and_keep, &kept), 0);
+    EXPECT_EQ(hd_sleep_ms(1), 0);
+    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:9", NULL), 0);
+    EXPECT_EQ(hd_sleep_ms(1), 0);
+    EXPECT_EQ(hd_sim_forget_conn(kept), 0);
+    char byte = 'x';
+    EXPECT_EQ(hd_read(kept, &byte, 1), -ECONNRESET);
+    /* An hour of silence, then a write finds out. */
+    EXPECT_EQ(hd_read_until(conn, &byte, 1, hd_after_ms(3600000)), -ETIMEDOUT);
+    EXPECT_EQ(hd_write(conn, &byte, 1), 1);
+    EXPECT_EQ(hd_read(conn, &byte, 1), -ECONNRESET);
+    hd_close(conn);
+    hd_close(kept);
+    return 0;
+}
+
+TEST(a_half_open_connection_is_silent_until_it_is_written_to)
+{
+    each_seed(half_open);
+}
+
+/* ---- closing ---- */
+
+static int closing(void *arg)
+{
+    (void)arg;
+    hd_io conn, kept = {0};
+    hd_sim_host *server;
+    char byte = 'x';
+    EXPECT_EQ(hd_sim_host_add(&server, "server", NULL, accept_and_keep, &kept), 0);
+    EXPECT_EQ(hd_sleep_ms(1), 0);
+    /* What was written before a close arrives. */
+    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:9", NULL), 0);
+    EXPECT_EQ(hd_write_all(conn, "abc", 3, NULL), 0);
+    hd_close(conn);
+    char text[3];
+    EXPECT_EQ(hd_sleep_ms(1), 0);
+    EXPECT_EQ(hd_read_exact(kept, text, 3, NULL), 0);
+    EXPECT(memcmp(text, "abc", 3) == 0);
+    EXPECT_EQ(hd_read(kept, &byte, 1), 0);
+    /* Writing to who has closed: once it is taken, then it is a reset. */
+    EXPECT_EQ(hd_write(kept, &byte, 1), 1);
+    EXPECT_EQ(hd_sleep_ms(10), 0);
+    EXPECT_EQ(hd_write(kept, &byte, 1), -EPIPE);
+    hd_close(kept);
+    /* Closing with bytes unread is a reset. */
+    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:9", NULL), 0);
+    EXPECT_EQ(hd_write_all(conn, "abc", 3, NULL), 0);
+    EXPECT_EQ(hd_sleep_ms(1), 0);
+    hd_close(kept);
+    EXPECT_EQ(hd_read(conn, &byte, 1), -ECONNRESET);
+    hd_close(conn);
+    return 0;
+}
+
+TEST(closing_is_orderly_or_a_reset)
+{
+    each_seed(closing);
+}
