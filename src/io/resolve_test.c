@@ -154,8 +154,8 @@ TEST(who_waits_gets_the_answer)
 
 static void *answer_late(void *arg)
 {
-    (void)arg;
-    usleep(20000); /* so that the destroy below waits; if not, it still must succeed */
+    struct hd_runtime *runtime = arg;
+    while (!hdi_load_acquire(&runtime->closing)) sched_yield();
     sem_post(&go_on);
     return NULL;
 }
@@ -167,7 +167,7 @@ TEST(the_end_of_a_runtime_waits_for_the_resolver)
     hd_task *task = rt_spawn(runtime, ask, NULL);
     await_begun();
     hd_detach(task);
-    EXPECT_EQ(pthread_create(&thread, NULL, answer_late, NULL), 0);
+    EXPECT_EQ(pthread_create(&thread, NULL, answer_late, runtime), 0);
     hd_runtime_destroy(runtime);
     EXPECT_EQ(pthread_join(thread, NULL), 0);
     EXPECT_EQ(atomic_load(&asked), 1);
