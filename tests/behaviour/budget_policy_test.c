@@ -345,9 +345,9 @@ static int refilled_unseen(void *arg)
     const hd_nursery_options how = {.refill = &five, .refill_ns = HD_MS_NS};
     hd_nursery nursery;
     int64_t done = 0;
-    const int64_t begin = hd_now(NULL);
     budgets_open(&nursery, &ten, &how);
-    EXPECT_EQ(hd_sleep_until(begin + 4 * HD_MS_NS + HD_MS_NS / 2), 0);
+    const int64_t opened = hd_now(NULL);
+    EXPECT_EQ(hd_sleep_until(opened + 4 * HD_MS_NS + HD_MS_NS / 2), 0);
     EXPECT(budgets_look(&nursery).remaining.ops >= 30);
     EXPECT_EQ(budgets_run(&nursery, budgets_compute, &done), -EDQUOT);
     EXPECT(done >= 30);

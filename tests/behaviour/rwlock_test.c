@@ -195,6 +195,7 @@ static int stackless(void *arg)
         locks_poll_careless(NULL, (hd_case)HD_WRITE_LOCK(&rwlock)),
         locks_poll(NULL, (hd_case)HD_WRITE_LOCK(&rwlock), HD_FOREVER, write_unlock),
     };
+    locks_settle(); /* All have queued, however long that took. */
     EXPECT_EQ(rt_join(late), -ETIMEDOUT);
     hd_rwlock_write_unlock(&rwlock);
     for (int i = 0; i < 2; i++) {
