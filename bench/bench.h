@@ -137,5 +137,6 @@ void row_chan_flood_ops(void);
 void row_serve_echo(void);
 void row_file_read(void);
 void row_pread(void);
+void row_cohort(void);
 
 #endif

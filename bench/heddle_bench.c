@@ -60,6 +60,7 @@ static const struct {
     {"serve_echo", row_serve_echo},
     {"file_read", row_file_read},
     {"pread", row_pread},
+    {"cohort", row_cohort},
 };
 
 double now_ns(void)

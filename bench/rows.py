@@ -20,6 +20,7 @@ PROGRAMS = {  # side: (name in the table, path below build/)
     "openmp": ("OpenMP", "bench-peers/openmp_bench"),
     "rayon": ("rayon", "bench-peers/rayon_bench"),
     "load": ("", "bench/bench/io_load"),  # starts the servers it is told to
+    "explore": ("", "bench/bench/explore_bench"),
 }
 FORK_PEERS = ("serial", "tbb", "openmp", "rayon")  # of the fork-join rows
 
@@ -43,6 +44,7 @@ class Row(NamedTuple):
     group: str = ""
     slow: bool = False  # nearly a second long: few rounds
     heavy: bool = False  # seconds long: few rounds, after one that is thrown away
+    once: bool = False  # a minute long: one round
 
     @property
     def id(self):
@@ -177,10 +179,9 @@ def limit_rows(name, what, args, metric, stop=None):
     return rows
 
 
-def fork_rows(name, args, peers=FORK_PEERS, slow=(), targets_1=None, targets_2=None,
-              two_to_one=None):
-    """Ours against each peer, with one worker and with two; then our two against our one. The peers
-    in `slow` have a group of their own, with fewer rounds."""
+def fork_rows(name, args, peers=FORK_PEERS, slow=(), targets_1=None, targets_2=None, turns=False):
+    """Ours against each peer, with one worker and with two; then our two against our one, unless
+    turn_rows() has that. The peers in `slow` have a group of their own, with fewer rounds."""
     def shared(is_slow):
         return dict(group=f"{FORK} {name}{' slow' if is_slow else ''}", slow=is_slow)
 
@@ -192,9 +193,22 @@ def fork_rows(name, args, peers=FORK_PEERS, slow=(), targets_1=None, targets_2=N
                      ratio_max=targets.get(peer), **shared(peer in slow))
                  for peer in peers]
     one, two = (Sample("heddle", f"{args} workers={workers}") for workers in (1, 2))
-    rows.append(Row(FORK, f"{name}, 2w", two, one, "1 worker", ratio_max=two_to_one,
-                    **shared("serial" in slow)))
+    if not turns:
+        rows.append(Row(FORK, f"{name}, 2w", two, one, "1 worker", **shared("serial" in slow)))
     return sorted(rows, key=lambda row: row.slow)
+
+
+def turn_rows(name, args, serial_max=None, slow=False):
+    """Our one worker against serial C, if that has a target; our two against our one; and our one
+    twice at once, which is what the machine allows. All by turns in one process."""
+    ours = Sample("heddle", args)
+    rows = [("1w", "ns_one", "serial C", "ns_serial", serial_max)] if serial_max else []
+    rows += [("2w", "ns", "1 worker", "ns_one", FASTER_BY_1_8),
+             ("1w twice at once", "ns_twice", "1 worker", "ns_one", None)]
+    return [Row(FORK, f"{name} by turns, {what}", ours, ours, against, metric=metric,
+                against_metric=against_metric, ratio_max=target, group=f"{FORK} {name} by turns",
+                slow=slow)
+            for what, metric, against, against_metric, target in rows]
 
 
 def server_rows(section, name, args, peers, metric="ns"):
@@ -241,6 +255,38 @@ def file_rows():
     ]
 
 
+def explore_rows():
+    """The explorer: its speed, how soon it finds the bugs of the corpus, and how small they get."""
+    samplers = ("portfolio", "random", "pct:3", "pos", "urw", "all:2")
+    corpus, shrink = Sample("explore", "corpus"), Sample("explore", "shrink")
+    found = dict(group="explore corpus", once=True)
+    return [
+        *[Row(EXPLORE, f"a schedule of 40 steps, {sampler}",
+              Sample("explore", f"speed sampler={sampler}"), None, "",
+              value_max=2000 if sampler in ("portfolio", "random") else None,
+              group="explore speed")
+          for sampler in samplers],
+        Row(EXPLORE, "programs that the portfolio misses", corpus, corpus, "of all",
+            metric="count_missed_portfolio", against_metric="count_programs", ratio_max=0.05,
+            **found),
+        Row(EXPLORE, "schedules to the bug, worst program", corpus, corpus, "best",
+            metric="count_portfolio", against_metric="count_best", ratio_max=4.0, **found),
+        *[Row(EXPLORE, f"{what}, {sampler}", corpus, None, "", metric=f"{metric}_{sampler}",
+              **found)
+          for what, metric in (("programs missed", "count_missed"),
+                               ("schedules to the bug, median", "count_median"),
+                               ("a schedule of the corpus", "ns"))
+          for sampler in samplers],
+        Row(EXPLORE, "a step of 256 tasks in 32 steps, cohorts", Sample("heddle", "cohort"),
+            Sample("heddle", "cohort"), "random", against_metric="ns_base", ratio_max=1.0,
+            group="explore cohort"),
+        Row(EXPLORE, "shrinking: replays, most", shrink, None, "", metric="count_replays",
+            value_max=200, group="explore shrink", once=True),
+        Row(EXPLORE, "shrinking: switches over the minimum, most", shrink, None, "",
+            metric="count_beyond", value_max=1, group="explore shrink", once=True),
+    ]
+
+
 IO_CHOSEN = "uring"  # what our runtime takes if it is not told
 RAW, LIBUV, TOKIO, GO = (("raw_uring", "raw uring"), ("libuv", "libuv"), ("tokio", "Tokio"),
                          ("go", "Go"))
@@ -250,6 +296,7 @@ WAKE = "wakes"
 CHANNELS, LOCKS, TIMERS = "channels", "locks", "timers"
 STRUCTURE, LIMITS = "structure", "limits"
 FORK = "fork-join"
+EXPLORE = "explorer"
 TASKS = ("tbb", "openmp")  # seconds, where others take fractions of one
 FASTER_BY_1_8 = 0.555
 
@@ -360,15 +407,19 @@ ROWS = [
             rayon=None),
     *versus(FORK, "fork+join of an empty job, 2w", "fork_empty workers=2", tbb=None, openmp=None,
             rayon=None),
-    *fork_rows("fib(35)", "fib n=35", slow=TASKS, two_to_one=FASTER_BY_1_8,
-               targets_1=dict(serial=1.25, tbb=0.05, rayon=0.4)),
+    *fork_rows("fib(35)", "fib n=35", slow=TASKS, turns=True,
+               targets_1=dict(tbb=0.05, rayon=0.4)),
+    *turn_rows("fib(35)", "fib_turns n=35", serial_max=1.25),
     Row(FORK, "fib(35), 1w", Sample("heddle", "fib n=35 workers=1"),
         Sample("serial", "fib_loop n=35"), "half calls", group=f"{FORK} fib(35)"),
     *fork_rows("fib(40)", "fib n=40", peers=("serial",), slow=("serial",)),
-    *fork_rows("integrate", "integrate", slow=TASKS, two_to_one=FASTER_BY_1_8),
-    *fork_rows("nqueens(12)", "nqueens n=12", two_to_one=FASTER_BY_1_8),
+    *fork_rows("integrate", "integrate", slow=TASKS, turns=True),
+    *turn_rows("integrate", "integrate_turns"),
+    *fork_rows("nqueens(12)", "nqueens n=12", turns=True),
+    *turn_rows("nqueens(12)", "nqueens_turns n=12"),
     *fork_rows("nqueens(13)", "nqueens n=13", peers=("serial", "rayon"), slow=FORK_PEERS,
-               two_to_one=FASTER_BY_1_8),
+               turns=True),
+    *turn_rows("nqueens(13)", "nqueens_turns n=13", slow=True),
     *fork_rows("matmul", "matmul"),
     *fork_rows("skynet, a million leaves", "skynet", targets_1=dict(rayon=0.2),
                targets_2=dict(rayon=0.2)),
@@ -393,6 +444,8 @@ ROWS = [
                  {RAW: None, LIBUV: None, TOKIO: None, GO: None}),
     *idle_rows(),
     *file_rows(),
+
+    *explore_rows(),
 
     *scale_rows("heddle", "fiber one by one", "spawn_one kind=fiber", 1.5),
     *scale_rows("heddle", "stackless one by one", "spawn_one kind=task", 1.5),

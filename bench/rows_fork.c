@@ -7,9 +7,14 @@
 #include <heddle/parallel.h>
 #include <heddle/sort.h>
 
+#include <pthread.h>
+
 #include "bench.h"
 
 #include "fork_rows.h"
+
+/* Where this thread runs jobs; NULL: it is a worker, in its own runtime. */
+static _Thread_local hd_runtime *place;
 
 HD_JOB(fib, uint64_t, unsigned, n)
 {
@@ -21,7 +26,7 @@ HD_JOB(fib, uint64_t, unsigned, n)
 
 static uint64_t run_fib(unsigned n)
 {
-    return HD_RUN_JOB(NULL, fib, n);
+    return HD_RUN_JOB(place, fib, n);
 }
 
 HD_JOB(integrate, double, struct interval, whole)
@@ -35,7 +40,7 @@ HD_JOB(integrate, double, struct interval, whole)
 
 static double run_integrate(struct interval whole)
 {
-    return HD_RUN_JOB(NULL, integrate, whole);
+    return HD_RUN_JOB(place, integrate, whole);
 }
 
 struct position {
@@ -61,7 +66,7 @@ HD_JOB(queens_below, uint64_t, struct position, at)
 static uint64_t run_queens(unsigned n, const struct board *board)
 {
     const struct position at = {n, *board};
-    return HD_RUN_JOB(NULL, queens_below, at);
+    return HD_RUN_JOB(place, queens_below, at);
 }
 
 struct product { /* c += a * b */
@@ -195,14 +200,125 @@ static int fork_root(void *arg)
     return 0;
 }
 
+/* ---- by turns ----
+ *
+ * Where a CPU is half of a core and strangers have the other half, as on a virtual machine, two
+ * processes one after the other do not find the same machine. Here one process solves a problem in
+ * each way in turn, from a plain thread. Two of one worker at once are what the machine allows two
+ * workers. */
+
+enum way { SERIAL, ONE, TWO, TWICE, WAYS };
+enum { TURNS_MAX = 64, MS_FACTOR = 8 };
+
+static struct {
+    work_fn *work;
+    hd_runtime *one, *another, *two; /* of that many workers */
+} turns;
+
+static double solve_ns(hd_runtime *runtime)
+{
+    place = runtime;
+    const double start = now_ns();
+    turns.work(1);
+    return now_ns() - start;
+}
+
+static void *solve_another(void *took)
+{
+    *(double *)took = solve_ns(turns.another);
+    return NULL;
+}
+
+/* Two problems at once, each by one worker; per problem, as if both took as long. */
+static double solve_twice_ns(void)
+{
+    pthread_t thread;
+    double took_another;
+    MUST(pthread_create(&thread, NULL, solve_another, &took_another));
+    const double took = solve_ns(turns.one);
+    MUST(pthread_join(thread, NULL));
+    return 1 / (1 / took + 1 / took_another);
+}
+
+static double turn_ns(enum way way)
+{
+    double took;
+    switch (way) {
+    case SERIAL:
+        solver.fib = fib_serial;
+        took = solve_ns(NULL);
+        solver.fib = run_fib;
+        return took;
+    case ONE: return solve_ns(turns.one);
+    case TWO: return solve_ns(turns.two);
+    case TWICE: return solve_twice_ns();
+    case WAYS: break;
+    }
+    abort();
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Report the median of each way. */
+static void take_turns(double ops, enum way first)
+{
+    static const char *const names[WAYS] = {"ns_serial", "ns_one", "ns", "ns_twice"};
+    static double took[WAYS][TURNS_MAX];
+    const double end = now_ns() + params.ms * MS_FACTOR * 1e6;
+    size_t count = 0;
+    do {
+        for (enum way i = first; i < WAYS; i++) {
+            const enum way way = count % 2 == 0 ? i : first + WAYS - 1 - i;
+            took[way][count] = turn_ns(way) / ops;
+        }
+    } while (++count < TURNS_MAX && now_ns() < end);
+    for (enum way way = first; way < WAYS; way++) {
+        qsort(took[way], count, sizeof *took[way], compare);
+        report(names[way], took[way][count / 2]);
+    }
+}
+
+static void run_turns(double ops, work_fn *work, enum way first)
+{
+    hd_options options = bench_options();
+    options.workers = 1;
+    turns.work = work;
+    MUST(hd_runtime_create(&turns.one, &options));
+    MUST(hd_runtime_create(&turns.another, &options));
+    options.workers = 2;
+    MUST(hd_runtime_create(&turns.two, &options));
+    take_turns(ops, first);
+    hd_runtime_destroy(turns.two);
+    hd_runtime_destroy(turns.another);
+    hd_runtime_destroy(turns.one);
+}
+
+static bool run_turns_row(const char *name)
+{
+    if (strcmp(name, "fib_turns") == 0) {
+        run_turns((double)fib_calls(params.n), fibs, SERIAL);
+    } else if (strcmp(name, "integrate_turns") == 0) {
+        run_turns(1, integrals, ONE);
+    } else if (strcmp(name, "nqueens_turns") == 0) {
+        run_turns(1, queens, ONE);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 bool run_fork_row(const char *name)
 {
-    void (*run)(void) = fork_row_find(name);
-    if (run == NULL) return false;
-    hd_options options = bench_options();
-    if (strcmp(name, "uts") == 0) options.job_stack_bytes = 4 << 20; /* Its tree is deep. */
     solver = (struct solver){run_fib, run_integrate, run_queens, run_multiply, run_skynet, run_uts,
                              run_sort, run_parallel_for, run_fork_empty};
+    void (*run)(void) = fork_row_find(name);
+    if (run == NULL) return run_turns_row(name);
+    hd_options options = bench_options();
+    if (strcmp(name, "uts") == 0) options.job_stack_bytes = 4 << 20; /* Its tree is deep. */
     MUST(hd_run(fork_root, &run, &options));
     return true;
 }

@@ -13,9 +13,11 @@
 #include <heddle/cap.h>
 #include <heddle/local.h>
 #include <heddle/chan.h>
+#include <heddle/log.h>
 #include <heddle/nursery.h>
 #include <heddle/pubsub.h>
 #include <heddle/dispatcher.h>
+#include <heddle/explore.h>
 #include <heddle/file.h>
 #include <heddle/fork.h>
 #include <heddle/io.h>

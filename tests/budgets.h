@@ -50,7 +50,11 @@ static inline hd_task *budgets_spawn(hd_nursery *nursery, hd_fn *fn, void *arg)
 /* A child that runs to its end. Returns its result. */
 static inline int budgets_run(hd_nursery *nursery, hd_fn *fn, void *arg)
 {
-    return rt_join(budgets_spawn(nursery, fn, arg));
+    hd_task *task = budgets_spawn(nursery, fn, arg);
+    EXPECT_EQ(hd_shield(), 0); /* A child that fails cancels who opened the nursery. */
+    const int result = rt_join(task);
+    EXPECT_EQ(hd_unshield(), 0);
+    return result;
 }
 
 /* Wait until all children have ended; they may spawn more meanwhile. */

@@ -11,7 +11,7 @@
 #include "test.h"
 
 /* The same options with another number of workers; with one, a fiber runs undisturbed
- * from one wait to the next in both worlds. */
+ * from one wait to the next in both worlds, so there are no points. */
 static inline hd_options rt_workers(const hd_options *options, unsigned workers)
 {
     hd_options own = *options;
@@ -19,8 +19,16 @@ static inline hd_options rt_workers(const hd_options *options, unsigned workers)
     if (workers == 1) {
         own.quantum_ns = own.stall_ns = HD_FOREVER;
         own.quantum_ops = UINT_MAX;
+        own.sampler = NULL;
     }
     return own;
+}
+
+/* In sim by workers, as in live: an order that has no points. */
+static inline void rt_by_workers(hd_options *options)
+{
+    options->sim_order = HD_SIM_WORKERS;
+    options->sampler = NULL;
 }
 
 static inline bool rt_is_sim(const hd_options *options)
@@ -91,6 +99,14 @@ static inline void rt_await(hd_runtime *runtime, atomic_int *flag)
 static inline void rt_run(hd_fn *fn, void *arg, const hd_options *options)
 {
     EXPECT_EQ(hd_run(fn, arg, options), 0);
+}
+
+/* Without points: for what ends an explored run, such as the use of a closed handle. */
+static inline void rt_run_plain(hd_fn *fn, void *arg, const hd_options *options)
+{
+    hd_options own = *options;
+    own.sampler = NULL;
+    rt_run(fn, arg, &own);
 }
 
 #endif

@@ -4,15 +4,17 @@
  *
  *   TEST(name) { ... EXPECT(x == 1); ... }   runs once
  *   TEST_WORLDS(name, options) { ... }       runs in live, then in sim with several
- *                                            seeds; a failure prints the seed
+ *                                            seeds, every other one with points
+ *                                            (explore.h); a failure prints the seed
  *   TEST_IO(name, options) { ... }           the same, in live by epoll and by io_uring
  *   TEST_DRIVERS(name, options) { ... }      only in live, by epoll and by io_uring
  *   TEST_MAIN                                 once per program
  *
  * Each test runs in its own process, so that a crash or a hang is one failure and
  * nothing leaks into the next. Output is TAP. Arguments: test names to run, or
- * --list. HEDDLE_TEST_SEEDS is how many sim seeds (default 20), HEDDLE_TEST_TIMEOUT
- * the seconds a test may take (default 120).
+ * --list. HEDDLE_TEST_SEEDS is how many sim seeds (default 20), HEDDLE_TEST_SAMPLER
+ * the sampler that all of them have (empty: none), HEDDLE_TEST_TIMEOUT the seconds a
+ * test may take (default 120).
  */
 #ifndef TEST_H
 #define TEST_H

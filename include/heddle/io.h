@@ -59,7 +59,10 @@ HD_API HD_MUST_USE int hd_read_exact(hd_io io, void *buffer, size_t bytes, size_
 HD_API HD_MUST_USE int hd_read_exact_until(hd_io io, void *buffer, size_t bytes, size_t *done,
                                            int64_t deadline);
 
-/* Write what there is room for, at least one byte, waiting for it. No SIGPIPE is raised.
+/* Write what there is room for, at least one byte, waiting for it. No SIGPIPE is raised. To TCP,
+ * little may be sent a moment later, as if the socket's buffer were larger by 4 KiB: when the
+ * worker has run what is ready, or looks for news, or the monitor does in its place. It is sent
+ * before all else that the handle is used for; an error is told by the next write or hd_shutdown().
  * Context: fiber or thread; with HD_NOW any.  Switches: yes, if there is no room.  Allocates: no.
  * Cancel: nothing was written.
  * Returns: how many bytes; -EPIPE if the other side is gone, -ECANCELED, -ETIMEDOUT, -EAGAIN with
@@ -78,7 +81,9 @@ HD_API HD_MUST_USE int hd_write_all(hd_io io, const void *buffer, size_t bytes, 
 HD_API HD_MUST_USE int hd_write_all_until(hd_io io, const void *buffer, size_t bytes, size_t *done,
                                           int64_t deadline);
 
-/* End the handle. Tasks that wait on it return -ECANCELED, and it is stale from then on.
+/* End the handle. Tasks that wait on it return -ECANCELED, and it is stale from then on. What was
+ * written is sent; if the socket has no room for it, the descriptor stays until there is, for 10 s
+ * at most, or 1 s once the runtime ends.
  * Context: any.  Switches: no.  Allocates: no.
  * Returns: 0, -EBADF. */
 HD_API int hd_close(hd_io io);

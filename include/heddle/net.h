@@ -138,8 +138,10 @@ HD_API HD_MUST_USE int hd_connect_until(hd_io *conn, const hd_addr *addr, int64_
 /* ---- any socket ---- */
 
 /* Say that no more will be sent (SHUT_WR: the other side reads to the end), or read (SHUT_RD), or
- * both (SHUT_RDWR, as of <sys/socket.h>). The handle is still to be closed.
- * Context: any.  Switches: no.  Allocates: no.  Returns: 0, -ENOTCONN. */
+ * both (SHUT_RDWR, as of <sys/socket.h>), once all that was written is sent. The handle is still to
+ * be closed.
+ * Context: any.  Switches: no.  Allocates: no.
+ * Returns: 0, -ENOTCONN; an error of what was written before: -EPIPE, -ECONNRESET, ... */
 HD_API int hd_shutdown(hd_io io, int how);
 
 /* Our address, and the other side's.

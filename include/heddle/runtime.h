@@ -98,6 +98,20 @@ typedef struct hd_options {
                              * sim 1 (HD_SIM_RANDOM, always) or 4 (HD_SIM_WORKERS) */
     hd_policy policy;
     hd_sim_order sim_order;
+    const char *sampler;    /* sim: points, and who decides at them (explore.h), such as "pct:3";
+                             * HEDDLE_SAMPLER wins under HD_WORLD_AUTO. Default: no points, and any
+                             * ready task whenever one waits or ends. Until the runtime is created,
+                             * as the next two */
+    const char *record;     /* sim: a file that the run is recorded in (log.h); or HEDDLE_LOG */
+    const char *replay;     /* one that it is replayed from, with the seed and the sampler recorded
+                             * there; or HEDDLE_REPLAY, which also chooses sim. What differs ends
+                             * the run with -ENOTRECOVERABLE, and a word on stderr */
+    int64_t sim_tick_ns;    /* sim: virtual time that a step takes; default 1 us */
+    size_t sim_events_max;  /* sim: timers and packets on their way at a time; at so many no task
+                             * runs until some have happened; default 1,000,000 */
+    int64_t sim_long_wait_ns; /* sim: a task that waits for longer, and does not just sleep, is
+                             * worth a warning in the record and to `log`; default 1,000,000
+                             * ticks; HD_FOREVER: none is */
 
     /* Stacks. */
     size_t stack_bytes;     /* usable bytes of a fiber's stack; default 64 KiB */

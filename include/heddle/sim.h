@@ -206,6 +206,30 @@ HD_API HD_MUST_USE int hd_sim_disk(hd_sim_host *host, const hd_sim_disk_options 
  * the calls above for links, cuts, disks and faults of names. */
 HD_API HD_MUST_USE int hd_sim_chaos(unsigned kinds, int64_t duration_ns);
 
+/* ---- figures ---- */
+
+typedef struct hd_sim_stats {
+    uint64_t ticks;     /* virtual time now, in hd_options.sim_tick_ns; those that nothing needed
+                         * are counted, but took no time */
+    uint64_t events;    /* that happened: timers, packets, and what else the network does */
+    uint64_t spawned;   /* tasks */
+    uint64_t completed;
+    uint64_t runs;      /* of tasks, between two waits */
+    uint64_t steps;     /* of tasks, between two points (explore.h); in HD_SIM_WORKERS this and the
+                         * next three are 0 */
+    uint64_t choices;   /* of who goes on, with at least two who could */
+    uint64_t cohorts;   /* the sampler "cohort": how many had their turn */
+    double cohort_mean; /* and of how many tasks */
+    uint64_t depth_max; /* events that were to come at once, as seen whenever all waited */
+    uint64_t pauses;    /* times that there were hd_options.sim_events_max */
+    uint64_t warnings;  /* of these, and of long waits if somebody wants to know */
+} hd_sim_stats;
+
+/* What a simulated run came to by now. It is not in the record (log.h).
+ * Context: a task of the runtime, or a thread while no other waits for it.  Allocates: no.
+ * Returns: 0. */
+HD_API HD_MUST_USE int hd_sim_summary(hd_runtime *runtime, hd_sim_stats *stats);
+
 #ifdef __cplusplus
 }
 #endif

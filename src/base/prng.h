@@ -62,6 +62,7 @@ enum hdi_purpose {
     HDI_PURPOSE_NET_LINK = 7,
     HDI_PURPOSE_NET_NAME = 8,
     HDI_PURPOSE_CHAOS = 9,
+    HDI_PURPOSE_SCHEDULE = 10,
 };
 
 static inline uint64_t hdi_stream_draw(uint64_t seed, enum hdi_purpose purpose, uint64_t key,

@@ -210,7 +210,7 @@ int hd_tcp_connect_until(hd_io *conn, const char *place, const hd_connect_option
                          int64_t deadline)
 {
     struct hd_runtime *runtime = hdi_io_runtime();
-    int err = runtime && place ? hdi_wait_enter(deadline) : -EINVAL;
+    int err = runtime && place ? hdi_wait_enter(deadline, NULL) : -EINVAL;
     if (err) return err;
     struct dial *dial = calloc(1, sizeof(*dial));
     if (!dial) return -ENOMEM;

@@ -143,7 +143,7 @@ static ssize_t run_by_kernel(struct op *op, struct hd_task *self)
     struct hdi_lane *lane = can_fly(op) ? hdi_lane_for_flights(op->runtime) : NULL;
     if (!lane && op->call != PREADV) return -ENOSYS;
     if (!lane && hdi_task_metered()) return -ENOSYS; /* hd_blocking() pays, and once is enough. */
-    const int err = hdi_attend(self, HDI_COST_SYSCALL, false);
+    const int err = hdi_attend(self, HDI_COST_SYSCALL, false, NULL);
     if (err) return err;
     if (read_at_hand(op)) return op->result;
     return lane ? fly(lane, op) : -ENOSYS;
@@ -163,7 +163,7 @@ static ssize_t run(struct op *op)
 /* The caller itself makes it: a stackless task, which cannot wait. */
 static ssize_t run_here(const struct op *op, struct hd_task *self)
 {
-    const int err = hdi_attend(self, HDI_COST_SYSCALL, true);
+    const int err = hdi_attend(self, HDI_COST_SYSCALL, true, NULL);
     return err ? err : make(op);
 }
 

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/outbox.h"
+#include "os/clock.h"
 #include "os/event.h"
 #include "sched/find.h"
 
@@ -107,8 +109,15 @@ struct hdi_lane *hdi_lane_here(struct hd_runtime *runtime, int *err)
 
 void hdi_io_end(struct hd_runtime *runtime)
 {
-    hdi_sources_end(runtime);
-    for (unsigned i = 0; i < hdi_dispatcher_places(&runtime->main); i++) {
+    const unsigned places = hdi_dispatcher_places(&runtime->main);
+    hdi_sources_end(runtime, false);
+    const int64_t until_ns = hdi_clock_now() + HDI_LINGER_END_NS;
+    for (unsigned i = 0; i < places; i++) {
+        struct hdi_lane *lane = hdi_load_acquire(&runtime->main.workers[i].lane);
+        if (lane && lane->outbox) hdi_outbox_end(lane, until_ns);
+    }
+    hdi_sources_end(runtime, true);
+    for (unsigned i = 0; i < places; i++) {
         struct hdi_lane *lane = hdi_load_acquire(&runtime->main.workers[i].lane);
         if (!lane) continue;
         close(lane->event);
@@ -134,14 +143,14 @@ int hdi_live_watch(struct hd_runtime *runtime, int fd, struct hdi_source *source
     struct hdi_lane *lane = hdi_lane_here(runtime, &err);
     if (lane && lane->kind->watch) err = lane->kind->watch(lane, source);
     if (err) return err;
-    source->lane = lane;
+    hdi_store_release(&source->lane, lane); /* V */
     hdi_fetch_add_acq_rel(&runtime->io_waits, 1);
     return 0;
 }
 
 int hdi_lane_arm(struct hdi_source *source, struct hdi_side *side)
 {
-    struct hdi_lane *lane = source->lane;
+    struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
     return lane->kind->arm ? lane->kind->arm(lane, source, side) : 0;
 }
 
@@ -158,7 +167,8 @@ static int nothing_ahead(struct hdi_source *source)
  * the other it may be chosen this moment. */
 static struct hdi_lane *lane_ahead(const struct hdi_source *source)
 {
-    struct hdi_lane *lane = source->in.armed || hdi_source_has(source) ? source->lane : NULL;
+    if (!source->in.armed && !hdi_source_has(source)) return NULL;
+    struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
     return lane && lane->kind->receive ? lane : NULL;
 }
 
@@ -180,7 +190,8 @@ int hdi_lane_accept(struct hdi_source *source)
 void hdi_live_unwatch(struct hd_runtime *runtime, int fd, struct hdi_source *source)
 {
     (void)fd;
-    source->lane->kind->unwatch(source->lane, source);
+    struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
+    lane->kind->unwatch(lane, source);
     hdi_fetch_sub_acq_rel(&runtime->io_waits, 1);
 }
 
@@ -288,6 +299,7 @@ static void submit(struct hdi_worker *worker, struct hdi_wakeups *wakeups)
 bool hdi_lane_poll(struct hdi_worker *worker, struct hdi_lane *lane, bool look)
 {
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
+    if (lane->outbox) hdi_outbox_send(lane, &wakeups);
     lane->kind->poll(lane, look, &wakeups);
     submit(worker, &wakeups);
     return wakeups.first != NULL;
@@ -296,6 +308,7 @@ bool hdi_lane_poll(struct hdi_worker *worker, struct hdi_lane *lane, bool look)
 void hdi_lane_stand_in(struct hdi_lane *lane, bool stuck)
 {
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
+    if (lane->outbox) hdi_outbox_stand_in(lane, &wakeups);
     lane->kind->stand_in(lane, stuck, &wakeups);
     hdi_wakeups_go(&wakeups);
 }

@@ -61,6 +61,13 @@ struct hdi_lane_kind {
                        const struct iovec *parts, int count);
     /* Have the kernel make a call. NULL: it cannot. */
     void (*fly)(struct hdi_lane *lane, struct hdi_flight *flight);
+    /* Prepare to send something, if there is room at once, or until then; for lanes with an outbox.
+     * Context: out.lock. */
+    void (*put_send)(struct hdi_lane *lane, struct hdi_source *source, struct iovec unsent);
+    void (*put_linger)(struct hdi_lane *lane, struct hdi_source *source, struct iovec unsent,
+                       int64_t until_ns);
+    /* Do what was prepared, and tell all that came of it. Context: no lock. */
+    void (*carry_out)(struct hdi_lane *lane, struct hdi_wakeups *wakeups);
     void (*sleep)(struct hdi_lane *lane, int64_t deadline_ns);
     /* Take the news that sleep() brought, and, if `look`, what else there is. */
     void (*poll)(struct hdi_lane *lane, bool look, struct hdi_wakeups *wakeups);
@@ -74,6 +81,7 @@ struct hdi_lane {
     const struct hdi_lane_kind *kind;
     struct hdi_worker *worker;
     int event; /* the parker's */
+    struct hdi_outbox *outbox; /* what is sent later; NULL: nothing is */
 };
 
 /* The lane in which the kernel makes calls for the running fiber; NULL: none, or not from here; or

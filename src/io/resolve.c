@@ -145,7 +145,7 @@ static int let_time_pass(struct hd_runtime *runtime, const char *name, int64_t d
 static int resolve_name(const char *name, unsigned port, hd_addr *addrs, size_t max,
                         int64_t deadline)
 {
-    int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_SYSCALL);
+    int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_SYSCALL, NULL);
     if (err) return err;
     if (deadline == HD_NOW) return -EAGAIN;
     struct hd_runtime *runtime = hdi_io_runtime();

@@ -219,7 +219,7 @@ int hdi_socket_dial(hd_io *conn, const hd_addr *addr, const hd_addr *from, bool 
                     int64_t deadline)
 {
     struct hd_runtime *runtime = hdi_io_runtime();
-    int err = runtime && addr->length > 0 ? hdi_wait_enter(deadline) : -EINVAL;
+    int err = runtime && addr->length > 0 ? hdi_wait_enter(deadline, NULL) : -EINVAL;
     if (err) return err;
     const int fd = hdi_socket_open(runtime, addr, SOCK_STREAM);
     if (fd < 0) return fd;
@@ -263,14 +263,16 @@ static int with_socket(hd_io io, socket_fn *fn, void *arg)
     return err;
 }
 
-static int call_shutdown(struct hd_runtime *runtime, int fd, void *arg)
-{
-    return hdi_sys(runtime, shutdown, fd, *(int *)arg);
-}
-
 int hd_shutdown(hd_io io, int how)
 {
-    return with_socket(io, call_shutdown, &how);
+    struct hdi_source *source = hdi_source_hold(io);
+    if (!source) return -EBADF;
+    hdi_lock_take(&source->out.waitable.lock);
+    const int err = how == SHUT_RD ? hdi_sys(source->runtime, shutdown, source->fd, how)
+                                   : hdi_lane_shut(source, how);
+    hdi_lock_give(&source->out.waitable.lock);
+    hdi_source_release(source);
+    return err;
 }
 
 static int call_local(struct hd_runtime *runtime, int fd, void *arg)

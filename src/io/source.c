@@ -90,6 +90,11 @@ struct hdi_source *hdi_source_of(hd_io io)
     return source && hdi_source_is(source, io) ? source : NULL;
 }
 
+struct hdi_source *hdi_source_slot(hd_io io)
+{
+    return source_at((uint32_t)io.private_);
+}
+
 /* ---- making and ending ---- */
 
 struct hd_runtime *hdi_io_runtime(void)
@@ -121,7 +126,11 @@ int hdi_source_adopt(struct hd_runtime *runtime, int fd, enum hdi_source_kind ki
     hdi_store_relaxed(&source->is_file, kind == HDI_SOURCE_FILE); /* Under a lock it is exact. */
     source->borrowed = source->shared = source->gentle = source->delayed = source->fast = false;
     source->bulky = source->ahead = false;
+    hdi_store_relaxed(&source->direct, false); /* Under a lock. */
     source->held = 0;
+    source->sending = HDI_UNSENT_NONE;
+    source->full = source->queued = source->closing = source->shut_after = false;
+    source->unsent_failed = 0;
     source->failed = 0;
     source->accepted_first = source->accepted_end = 0;
     source->users = 1;
@@ -154,6 +163,18 @@ int hdi_source_create_pair(struct hd_runtime *runtime, const int fds[2],
     return err;
 }
 
+static void flush(struct hdi_source *source)
+{
+    hdi_lock_take(&source->out.waitable.lock);
+    hdi_lane_flush(source);
+    hdi_lock_give(&source->out.waitable.lock);
+}
+
+void hdi_sources_flush(void)
+{
+    for (uint32_t i = 0; source_at(i); i++) flush(source_at(i));
+}
+
 struct hdi_source *hdi_source_hold(hd_io io)
 {
     struct hdi_source *source = hdi_source_of(io);
@@ -162,6 +183,7 @@ struct hdi_source *hdi_source_hold(hd_io io)
     const bool open = hdi_source_is(source, io);
     if (open) source->users++;
     hdi_lock_give(&source->in.waitable.lock);
+    if (open && source->fast) flush(source);
     return open ? source : NULL;
 }
 
@@ -191,7 +213,13 @@ static void unwatch(struct hdi_source *source)
 {
     if (source->watched) source->runtime->sys->unwatch(source->runtime, source->fd, source);
     source->watched = false;
-    source->lane = NULL;
+    hdi_store_relaxed(&source->lane, NULL); /* It is stale: nobody looks. */
+}
+
+int hdi_source_finish(struct hdi_source *source)
+{
+    unwatch(source); /* Nobody begins to watch a stale one. */
+    return drop_user(source) || HDI_MUTANT(source_close_used) ? end_source(source) : 0;
 }
 
 /* Context: the side's lock. */
@@ -217,36 +245,39 @@ int hd_close(hd_io io)
     if (!HDI_MUTANT(source_stale_late)) hdi_store_relaxed(&source->generation, next); /* SRC-3 */
     wake_all(&source->in, -ECANCELED, &wakeups);
     wake_all(&source->out, -ECANCELED, &wakeups);
+    const bool sent = hdi_lane_close(source);
     unlock_both(source);
     if (HDI_MUTANT(source_stale_late)) hdi_store_relaxed(&source->generation, next);
     hdi_wakeups_go(&wakeups);
-    unwatch(source); /* Nobody begins to watch a stale one. */
-    return drop_user(source) || HDI_MUTANT(source_close_used) ? end_source(source) : 0;
+    return sent ? hdi_source_finish(source) : 0;
 }
 
-void hdi_sources_end(struct hd_runtime *runtime)
+static struct hdi_source *next_to_end(struct hd_runtime *runtime, bool all)
 {
-    for (;;) {
-        hdi_mutex_lock(&table_lock);
-        struct hdi_source *source = runtime->sources;
-        const hd_io io = source ? hdi_source_handle(source) : (hd_io){0};
-        hdi_mutex_unlock(&table_lock);
-        if (!source) return;
-        (void)hd_close(io);
+    hdi_mutex_lock(&table_lock);
+    struct hdi_source *source = runtime->sources;
+    while (source && source->closing && !all) source = source->next;
+    hdi_mutex_unlock(&table_lock);
+    return source;
+}
+
+void hdi_sources_end(struct hd_runtime *runtime, bool all)
+{
+    for (struct hdi_source *source; (source = next_to_end(runtime, all));) {
+        (void)(source->closing ? hdi_source_finish(source) : hd_close(hdi_source_handle(source)));
     }
 }
 
 /* ---- waiting ---- */
 
-/* Context: the side's lock. */
-static int watch(struct hdi_source *source, struct hdi_side *side)
+int hdi_side_watch(struct hdi_source *source, struct hdi_side *side)
 {
     if (side->armed) return 0;
     hdi_lock_take(&source->watching);
     int err = source->watched ? 0 : hdi_sys(source->runtime, watch, source->fd, source);
     if (!err) source->watched = true;
     hdi_lock_give(&source->watching);
-    if (!err && source->lane) err = hdi_lane_arm(source, side);
+    if (!err && hdi_load_acquire(&source->lane)) err = hdi_lane_arm(source, side); /* V */
     if (!err) side->armed = true;
     return err;
 }
@@ -283,6 +314,13 @@ struct hdi_waitable *hdi_io_waitable(uint64_t handle, bool out)
     return out ? &source->out.waitable : &source->in.waitable;
 }
 
+/* What it is ready for, this moment: not for what would stand behind something else. */
+static int ask(struct hdi_source *source, unsigned bit)
+{
+    const bool behind = bit == HDI_READY_OUT && source->sending >= HDI_UNSENT_FLYING; /* out.lock */
+    return behind ? 0 : hdi_sys(source->runtime, poll, source->fd);
+}
+
 /* Context: the side's lock. Whether it is ready, or cannot be waited for. */
 static bool is_ready(hd_case *c, struct hdi_source *source, struct hdi_side *side, unsigned bit)
 {
@@ -294,8 +332,8 @@ static bool is_ready(hd_case *c, struct hdi_source *source, struct hdi_side *sid
         c->result = 0;
         return true;
     }
-    const int err = watch(source, side);
-    const int ready = err ? err : side->ready ? hdi_sys(source->runtime, poll, source->fd) : 0;
+    const int err = hdi_side_watch(source, side);
+    const int ready = err ? err : side->ready ? ask(source, bit) : 0;
     side->ready = ready > 0 && ((unsigned)ready & bit);
     c->result = ready < 0 ? ready : 0;
     return ready < 0 || side->ready;
@@ -359,7 +397,7 @@ const struct hdi_op hdi_op_writable = {
 static int wait_for(struct hdi_source *source, struct hdi_side *side, hd_io io, int64_t deadline)
 {
     const bool out = side == &source->out;
-    const int err = watch(source, side);
+    const int err = hdi_side_watch(source, side);
     if (err) {
         hdi_lock_give(&side->waitable.lock);
         return err;
@@ -380,10 +418,13 @@ ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t 
 {
     const bool now = deadline == HD_NOW;
     bool waited = false;
-    int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_SYSCALL);
+    int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_SYSCALL, NULL);
     if (err) return err;
     struct hdi_source *source = hdi_source_of(io);
-    if (!source) return -EBADF;
+    if (!source) {
+        if (io.private_) hdi_stale("handle of a descriptor");
+        return -EBADF;
+    }
     struct hdi_side *side = out ? &source->out : &source->in;
     for (;;) {
         hdi_lock_take(&side->waitable.lock);

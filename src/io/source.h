@@ -54,6 +54,14 @@ struct hdi_side {
     struct hdi_list waiters;
 };
 
+enum hdi_unsent {
+    HDI_UNSENT_NONE,
+    HDI_UNSENT_QUEUED,
+    HDI_UNSENT_FLYING,
+    HDI_UNSENT_STUCK,
+    HDI_UNSENT_LINGERING,
+};
+
 struct hdi_source {
     struct hdi_side in, out;
     struct hd_runtime *runtime;        /* SRC-3 */
@@ -66,6 +74,7 @@ struct hdi_source {
     bool shared;                       /* others have the descriptor too, it is not ours alone */
     bool gentle;                       /* nobody may make it non-blocking: it is asked first */
     bool delayed;                      /* listener: accepted ones keep Nagle's algorithm */
+    _Atomic(bool) direct;              /* what is written is not left (io/outbox.h); set once */
     bool fast;                         /* TCP: the kernel may receive, or accept, ahead (uring.c) */
     bool bulky;                        /* in.lock: more comes at once than that is good for */
     bool ahead;                        /* in.lock: `armed` means that it does so */
@@ -75,10 +84,19 @@ struct hdi_source {
     uint32_t accepted_first, accepted_end, accepted_room;
     int failed;                        /* what receiving ahead ended with, to be told; 0: nothing */
     uint32_t asked_at;                 /* the lane's lock: how many submissions it had, after its */
+    enum hdi_unsent sending;           /* out.lock, as all up to `linger_until_ns`: io/outbox.h */
+    uint16_t unsent, unsent_start, unsent_end; /* the lane's buffer, and what of it is unsent */
+    bool full;                         /* the last write found no room for all of it */
+    bool queued;                       /* the handle is in the lane's outbox */
+    bool closing;                      /* the handle is closed, the descriptor will be */
+    bool shut_after;                   /* a shutdown is to follow */
+    int shut_how;
+    int unsent_failed;                 /* what sending later ended with, to be told; 0: nothing */
+    int64_t linger_until_ns;
     uint32_t users;                    /* SRC-5; the open handle is one */
     struct hdi_lock watching;          /* held for the next two, inside any other lock */
     bool watched;
-    struct hdi_lane *lane;             /* live: where it is watched */
+    _Atomic(struct hdi_lane *) lane;   /* live: where it is watched; read without a lock */
     struct hdi_source *next;           /* in the list of free ones, or of its runtime's */
     struct hdi_source **link;          /* in that of its runtime's: what points to it */
 };
@@ -100,6 +118,9 @@ int hdi_source_create_pair(struct hd_runtime *runtime, const int fds[2],
  * looked at again: hdi_source_is(). */
 struct hdi_source *hdi_source_of(hd_io io);
 
+/* The same of one that may be stale, but is known to be kept (io/outbox.h). */
+struct hdi_source *hdi_source_slot(hd_io io);
+
 static inline bool hdi_source_is(struct hdi_source *source, hd_io io)
 {
     /* Relaxed: under a side's lock it is exact (SRC-3). */
@@ -115,8 +136,15 @@ void hdi_source_release(struct hdi_source *source);
 void hdi_sources_forget(void);
 #endif
 
-/* All handles of a runtime that ends are closed. Context: no task and no worker is left. */
-void hdi_sources_end(struct hd_runtime *runtime);
+/* All handles of a runtime that ends are closed; their descriptors, too, but for those that have
+ * something to send, unless `all`. Context: no task and no worker is left. */
+void hdi_sources_end(struct hd_runtime *runtime, bool all);
+
+/* Send what is left to be sent, in the whole process. */
+void hdi_sources_flush(void);
+
+/* All was sent of one whose handle was closed before. Context: no lock. Returns: as close(). */
+int hdi_source_finish(struct hdi_source *source);
 
 /* ---- waiting ---- */
 
@@ -136,6 +164,9 @@ ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t 
 void hdi_source_ready(struct hdi_source *source, hd_io handle, unsigned ready,
                       struct hdi_wakeups *wakeups);
 
+/* Be told when this side is ready. Context: the side's lock. */
+int hdi_side_watch(struct hdi_source *source, struct hdi_side *side);
+
 /* The same for one side, whose lock is held, and whose generation is right. */
 void hdi_side_tell(struct hdi_side *side, bool hung, struct hdi_wakeups *wakeups);
 
@@ -144,6 +175,20 @@ void hdi_side_tell(struct hdi_side *side, bool hung, struct hdi_wakeups *wakeups
 /* Take what was received ahead. Context: in.lock. Returns: how many bytes; an error, once; -EAGAIN:
  * what comes next will be received ahead, too; -ENODATA: the kernel is to be asked. */
 ssize_t hdi_lane_receive(struct hdi_source *source, const struct iovec *parts, int count);
+
+/* Leave what is written to be sent later. Context: out.lock, as in what follows. Returns: `bytes`;
+ * an error of what was left before, once; -EAGAIN; -ENODATA: the kernel is to be asked. */
+ssize_t hdi_lane_send(struct hdi_source *source, const struct iovec *parts, int count,
+                      size_t bytes);
+
+/* Send what was left now, as far as there is room. */
+void hdi_lane_flush(struct hdi_source *source);
+
+/* Shut it down once all was sent. Returns as hd_shutdown(), or an error of what was left. */
+int hdi_lane_shut(struct hdi_source *source, int how);
+
+/* The handle is closed. Returns whether all was sent; if not, hdi_source_finish() will follow. */
+bool hdi_lane_close(struct hdi_source *source);
 
 /* The same for a connection. Returns its descriptor, or as above. */
 int hdi_lane_accept(struct hdi_source *source);

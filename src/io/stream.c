@@ -46,20 +46,47 @@ static ssize_t ask_first(struct hdi_source *source, unsigned bit)
     return (unsigned)ready & bit ? 0 : -EAGAIN;
 }
 
+static ssize_t receive(struct hdi_source *source, const struct parts *to)
+{
+    struct msghdr message = {.msg_iov = (struct iovec *)to->parts,
+                             .msg_iovlen = (size_t)to->count};
+    return hdi_sys(source->runtime, recvmsg, source->fd, &message, 0);
+}
+
+static ssize_t send_parts(struct hdi_source *source, const struct parts *from)
+{
+    const struct msghdr message = {.msg_iov = (struct iovec *)from->parts,
+                                   .msg_iovlen = (size_t)from->count};
+    return hdi_sys(source->runtime, sendmsg, source->fd, &message, 0);
+}
+
+/* From the lane, if it receives ahead. */
+static ssize_t read_fast(struct hdi_source *source, const struct parts *to)
+{
+    ssize_t n = hdi_lane_receive(source, to->parts, to->count);
+    if (n == -ENODATA) n = receive(source, to);
+    if (n <= 0 && n != -EAGAIN) hdi_store_relaxed(&source->direct, true); /* A hint. */
+    return n;
+}
+
+/* To the lane's outbox, if it may be sent later. */
+static ssize_t write_fast(struct hdi_source *source, const struct parts *from)
+{
+    const size_t bytes = sum(from->parts, from->count);
+    ssize_t n = hdi_lane_send(source, from->parts, from->count, bytes);
+    if (n != -ENODATA) return n;
+    n = send_parts(source, from);
+    source->full = n == -EAGAIN || (n >= 0 && (size_t)n < bytes);
+    return n;
+}
+
 static ssize_t try_read(struct hdi_source *source, void *arg)
 {
     const struct parts *to = arg;
     if (source->kind == HDI_SOURCE_LISTENER) return -ENOTCONN;
     if (is_outside(source)) return 0;
-    if (source->fast) {
-        const ssize_t n = hdi_lane_receive(source, to->parts, to->count);
-        if (n != -ENODATA) return n;
-    }
-    if (is_message(source)) {
-        struct msghdr message = {.msg_iov = (struct iovec *)to->parts,
-                                 .msg_iovlen = (size_t)to->count};
-        return hdi_sys(source->runtime, recvmsg, source->fd, &message, 0);
-    }
+    if (source->fast) return read_fast(source, to);
+    if (is_message(source)) return receive(source, to);
     const ssize_t err = source->gentle ? ask_first(source, HDI_READY_IN) : 0;
     return err ? err : hdi_sys(source->runtime, readv, source->fd, to->parts, to->count);
 }
@@ -80,11 +107,8 @@ static ssize_t try_write(struct hdi_source *source, void *arg)
 {
     const struct parts *from = arg;
     if (source->kind == HDI_SOURCE_LISTENER) return -ENOTCONN;
-    if (is_message(source)) {
-        const struct msghdr message = {.msg_iov = (struct iovec *)from->parts,
-                                       .msg_iovlen = (size_t)from->count};
-        return hdi_sys(source->runtime, sendmsg, source->fd, &message, 0);
-    }
+    if (source->fast) return write_fast(source, from);
+    if (is_message(source)) return send_parts(source, from);
     if (is_outside(source)) {
         return hdi_sys_live.writev(source->runtime, source->fd, from->parts, from->count);
     }
@@ -237,11 +261,14 @@ int hd_io_adopt(hd_io *io, int fd, unsigned flags)
 
 int hd_io_fd(hd_io io)
 {
-    struct hdi_source *source = hdi_source_of(io);
+    struct hdi_source *source = hdi_source_hold(io);
     if (!source) return -EBADF;
-    hdi_lock_take(&source->in.waitable.lock);
-    const int fd = hdi_source_is(source, io) ? source->fd : -EBADF;
-    hdi_lock_give(&source->in.waitable.lock);
+    const int fd = source->fd;
+    hdi_lock_take(&source->out.waitable.lock);
+    hdi_store_relaxed(&source->direct, true); /* OUT-5 */
+    hdi_lane_flush(source);
+    hdi_lock_give(&source->out.waitable.lock);
+    hdi_source_release(source);
     return fd;
 }
 

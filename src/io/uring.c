@@ -15,8 +15,9 @@
  *   files        one call of the kernel each, with the caller's memory (struct hdi_flight)
  *   all others   multishot poll, of each side by itself; then system calls, as with epoll.
  *
- * Writing is a system call in both lanes: it rarely has to wait, and suspending the writer until
- * the kernel has seen the submission costs more than the call.
+ * Little that is written to a connection is sent later, with all else (io/outbox.h). Other writing
+ * is a system call, as with epoll: it rarely has to wait, and suspending the writer until the
+ * kernel has seen the submission costs more than the call.
  *
  *   URING-1  Submissions are put in, and completions taken out, with `lock` held; the kernel is
  *            entered without it.
@@ -42,6 +43,7 @@
 #include <unistd.h>
 
 #include "os/clock.h"
+#include "io/outbox.h"
 #include "os/event.h"
 #include "os/memory.h"
 
@@ -64,6 +66,8 @@ enum tag {
     TAG_RECEIVE,
     TAG_ACCEPT,
     TAG_FLIGHT,  /* the rest is its address */
+    TAG_SEND,    /* of the outbox */
+    TAG_LINGER,  /* of the outbox, for a closed handle */
     TAG_DONE,    /* of a cancel: of no interest */
 };
 
@@ -76,6 +80,8 @@ struct uring_lane {
     struct io_uring ring;
     struct io_uring_buf_ring *free; /* lock */
     char *memory;
+    struct hdi_outbox outbox;
+    struct __kernel_timespec linger_until; /* lock: read when it is handed over */
     /* Of a buffer that is linked to a source: the next, and the part that was not read yet; under
      * the lock of the source's side. */
     uint16_t next[BUFFERS];
@@ -112,16 +118,20 @@ static void enter(struct uring_lane *lane, unsigned count)
     while (err == -EINTR || err == -EAGAIN); /* It has no memory for a request, this moment. */
 }
 
+/* Context: lock, which is given back for a moment. */
+static void hand_over(struct uring_lane *lane)
+{
+    const unsigned count = publish(lane);
+    hdi_lock_give(&lane->lock);
+    enter(lane, count);
+    hdi_lock_take(&lane->lock);
+}
+
 /* A place for a submission. Context: lock, which may be given back for a moment. */
 static struct io_uring_sqe *place(struct uring_lane *lane)
 {
     struct io_uring_sqe *sqe;
-    while (!(sqe = io_uring_get_sqe(&lane->ring))) {
-        const unsigned count = publish(lane);
-        hdi_lock_give(&lane->lock);
-        enter(lane, count);
-        hdi_lock_take(&lane->lock);
-    }
+    while (!(sqe = io_uring_get_sqe(&lane->ring))) hand_over(lane);
     return sqe;
 }
 
@@ -305,6 +315,38 @@ static void uring_fly(struct hdi_lane *base, struct hdi_flight *flight)
     told(lane); /* The caller may have given way since it chose the lane. */
 }
 
+/* Completes only if it fails, or not all was sent (OUT-3). */
+static void uring_put_send(struct hdi_lane *base, struct hdi_source *source, struct iovec unsent)
+{
+    struct uring_lane *lane = (struct uring_lane *)base;
+    hdi_lock_take(&lane->lock);
+    struct io_uring_sqe *sqe = place(lane);
+    io_uring_prep_send(sqe, source->fd, unsent.iov_base, unsent.iov_len,
+                       MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL);
+    sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+    io_uring_sqe_set_data64(sqe, name_of(hdi_source_handle(source), TAG_SEND));
+    hdi_lock_give(&lane->lock);
+}
+
+static void uring_put_linger(struct hdi_lane *base, struct hdi_source *source, struct iovec unsent,
+                             int64_t until_ns)
+{
+    struct uring_lane *lane = (struct uring_lane *)base;
+    hdi_lock_take(&lane->lock);
+    while (io_uring_sq_space_left(&lane->ring) < 2) hand_over(lane); /* The two go together. */
+    struct io_uring_sqe *sqe = place(lane);
+    io_uring_prep_send(sqe, source->fd, unsent.iov_base, unsent.iov_len,
+                       MSG_WAITALL | MSG_NOSIGNAL);
+    sqe->flags |= IOSQE_IO_LINK;
+    io_uring_sqe_set_data64(sqe, name_of(hdi_source_handle(source), TAG_LINGER));
+    lane->linger_until = (struct __kernel_timespec){until_ns / 1000000000, until_ns % 1000000000};
+    sqe = place(lane);
+    io_uring_prep_link_timeout(sqe, &lane->linger_until, IORING_TIMEOUT_ABS);
+    io_uring_sqe_set_data64(sqe, TAG_DONE);
+    hdi_lock_give(&lane->lock);
+    told(lane);
+}
+
 /* ---- news ---- */
 
 static void tell_poll(const struct io_uring_cqe *cqe, bool out, struct hdi_wakeups *wakeups)
@@ -317,7 +359,7 @@ static void tell_poll(const struct io_uring_cqe *cqe, bool out, struct hdi_wakeu
     hdi_lock_take(&side->waitable.lock);
     if (hdi_source_is(source, handle)) {
         if (!(cqe->flags & IORING_CQE_F_MORE)) side->armed = false;
-        hdi_side_tell(side, hung && !out, wakeups);
+        if (!out || hdi_outbox_goes_on(source)) hdi_side_tell(side, hung && !out, wakeups);
     }
     hdi_lock_give(&side->waitable.lock);
 }
@@ -457,6 +499,10 @@ static void tell(struct uring_lane *lane, const struct io_uring_cqe *cqe,
         hdi_flight_land((struct hdi_flight *)(uintptr_t)(cqe->user_data - TAG_FLIGHT), cqe->res,
                         wakeups);
         return;
+    case TAG_SEND:
+        hdi_outbox_fell_short(handle_of(cqe->user_data), cqe->res, wakeups);
+        return;
+    case TAG_LINGER: hdi_outbox_lingered(handle_of(cqe->user_data), cqe->res); return;
     case TAG_DONE: return;
     }
 }
@@ -490,6 +536,18 @@ static bool is_called(struct uring_lane *lane)
 {
     return IO_URING_READ_ONCE(*lane->ring.sq.kflags) &
            (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW);
+}
+
+static void uring_carry_out(struct hdi_lane *base, struct hdi_wakeups *wakeups)
+{
+    struct uring_lane *lane = (struct uring_lane *)base;
+    hdi_lock_take(&lane->lock);
+    const unsigned count = publish(lane);
+    hdi_lock_give(&lane->lock);
+    if (count > 0) enter(lane, count);
+    hdi_lock_take(&lane->telling); /* Another may have taken some, and not told them yet. */
+    drain(lane, wakeups);
+    hdi_lock_give(&lane->telling);
 }
 
 static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wakeups)
@@ -539,6 +597,7 @@ static void uring_destroy(struct hdi_lane *base)
 {
     struct uring_lane *lane = (struct uring_lane *)base;
     io_uring_queue_exit(&lane->ring);
+    hdi_outbox_fini(&lane->outbox);
     if (lane->free) hdi_memory_unmap(lane->free, BUFFERS * sizeof(struct io_uring_buf));
     if (lane->memory) hdi_memory_unmap(lane->memory, (size_t)BUFFERS * BUFFER_BYTES);
     free(lane);
@@ -583,6 +642,7 @@ static struct hdi_lane *uring_create(int event, int *err)
     }
     lane->lane.kind = &hdi_lane_uring;
     lane->lane.event = event;
+    lane->lane.outbox = &lane->outbox;
     struct io_uring_params params = {
         .flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE,
         .cq_entries = COMPLETIONS,
@@ -593,6 +653,7 @@ static struct hdi_lane *uring_create(int event, int *err)
         return NULL;
     }
     *err = is_new_enough(lane) ? set_up_buffers(lane) : -ENOSYS;
+    if (!*err) *err = hdi_outbox_init(&lane->outbox);
     if (*err) {
         uring_destroy(&lane->lane);
         return NULL;
@@ -622,6 +683,9 @@ const struct hdi_lane_kind hdi_lane_uring = {
     .unwatch = uring_unwatch,
     .receive = uring_receive,
     .fly = uring_fly,
+    .put_send = uring_put_send,
+    .put_linger = uring_put_linger,
+    .carry_out = uring_carry_out,
     .sleep = uring_sleep,
     .poll = uring_poll,
     .stand_in = uring_stand_in,

@@ -121,7 +121,7 @@ static bool is_deadlock(struct hd_runtime *runtime)
 static void cancel_one(struct hd_task *task, void *arg)
 {
     (void)arg;
-    hd_cancel(task);
+    hdi_task_cancel(task);
 }
 
 void hdi_deadlock_check(struct hdi_worker *worker)

@@ -17,3 +17,11 @@ int64_t hdi_clock_now(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 #endif
 }
+
+void hdi_clock_date(char text[HDI_CLOCK_DATE_BYTES])
+{
+    struct tm date = {0};
+    const time_t now = time(NULL);
+    gmtime_r(&now, &date);
+    strftime(text, HDI_CLOCK_DATE_BYTES, "%Y-%m-%dT%H:%M:%SZ", &date);
+}

@@ -45,6 +45,23 @@ void *hdi_memory_map(size_t bytes)
     return base;
 }
 
+void *hdi_memory_map_shared(size_t bytes)
+{
+    const int saved = errno;
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    errno = saved;
+    return base == MAP_FAILED ? NULL : base;
+}
+
+void *hdi_memory_map_file(int fd, size_t bytes)
+{
+    const int saved = errno;
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    errno = saved;
+    return base == MAP_FAILED ? NULL : base;
+}
+
 void hdi_memory_unmap(void *base, size_t bytes)
 {
     HD_CHECK(munmap(base, bytes) == 0);

@@ -17,6 +17,14 @@ size_t hdi_memory_page_bytes(void);
 /* Zeroed, uncommitted memory that never becomes huge pages (a touched stack must cost
  * one small page); NULL if the kernel refuses. `bytes` is a multiple of the page. */
 void *hdi_memory_map(size_t bytes);
+
+/* Zeroed, uncommitted memory that processes forked later have in common; NULL if the kernel
+ * refuses. */
+void *hdi_memory_map_shared(size_t bytes);
+
+/* The first bytes of a file, in common with whoever else maps it; NULL if the kernel refuses. */
+void *hdi_memory_map_file(int fd, size_t bytes);
+
 void hdi_memory_unmap(void *base, size_t bytes);
 
 /* Give pages back; they read as zero afterwards. Guards stay. */

@@ -54,7 +54,7 @@ int hdi_par_look(void)
 {
     struct hd_task *task = hdi_task_self();
     if (!task) return 0;
-    const int err = hdi_attend(task, HDI_COST_CALL, false);
+    const int err = hdi_attend(task, HDI_COST_CALL, false, NULL);
     if (err == -EDQUOT) return err;
     return hd_cancelled() ? -ECANCELED : 0;
 }

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/check.h"
-
 void hdi_bag_init(struct hdi_bag *bag)
 {
     *bag = (struct hdi_bag){0};
@@ -26,23 +24,4 @@ bool hdi_bag_reserve(struct hdi_bag *bag, size_t capacity)
     bag->tasks = tasks;
     bag->capacity = room;
     return true;
-}
-
-bool hdi_bag_push(struct hdi_bag *bag, struct hd_task *task)
-{
-    const size_t count = hdi_bag_count(bag);
-    if (count == bag->capacity) return false;
-    bag->tasks[count] = task;
-    hdi_store_relaxed(&bag->count, count + 1);
-    return true;
-}
-
-struct hd_task *hdi_bag_take(struct hdi_bag *bag, size_t index)
-{
-    const size_t last = hdi_bag_count(bag) - 1;
-    HDI_ASSERT(index <= last && last < bag->capacity);
-    struct hd_task *task = bag->tasks[index];
-    bag->tasks[index] = bag->tasks[last]; /* BAG-1 */
-    hdi_store_relaxed(&bag->count, last);
-    return task;
 }

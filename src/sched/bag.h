@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/atomics.h"
+#include "base/check.h"
 
 struct hd_task;
 
@@ -36,9 +37,24 @@ static inline size_t hdi_bag_count(struct hdi_bag *bag)
 bool hdi_bag_reserve(struct hdi_bag *bag, size_t capacity);
 
 /* Returns false, changing nothing, if there is no room. */
-bool hdi_bag_push(struct hdi_bag *bag, struct hd_task *task);
+static inline bool hdi_bag_push(struct hdi_bag *bag, struct hd_task *task)
+{
+    const size_t count = hdi_bag_count(bag);
+    if (hdi_unlikely(count == bag->capacity)) return false;
+    bag->tasks[count] = task;
+    hdi_store_relaxed(&bag->count, count + 1);
+    return true;
+}
 
 /* Take the task at `index`, in [0, count). */
-struct hd_task *hdi_bag_take(struct hdi_bag *bag, size_t index);
+static inline struct hd_task *hdi_bag_take(struct hdi_bag *bag, size_t index)
+{
+    const size_t last = hdi_bag_count(bag) - 1;
+    HDI_ASSERT(index <= last && last < bag->capacity);
+    struct hd_task *task = bag->tasks[index];
+    bag->tasks[index] = bag->tasks[last]; /* BAG-1 */
+    hdi_store_relaxed(&bag->count, last);
+    return task;
+}
 
 #endif

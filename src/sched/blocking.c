@@ -70,7 +70,7 @@ int hd_blocking(hd_fn *fn, void *arg, int *result)
     if (self->kind != HDI_TASK_FIBER) return -EINVAL;
     if (hdi_load_relaxed(&self->word) & HDI_ATTENTION) {
         int err = hdi_task_metered() ? hdi_scope_may_block(self) : 0;
-        if (!err) err = hdi_scope_attend(self, HDI_COST_SYSCALL, false);
+        if (!err) err = hdi_scope_attend(self, HDI_COST_SYSCALL, false, NULL);
         if (err) return err;
     }
     hd_spawn_options options = HD_SPAWN_OPTIONS_INIT;

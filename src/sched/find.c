@@ -195,7 +195,7 @@ static struct hd_task *take_injected(struct hdi_worker *worker, bool busy)
     return count > 0 ? batch[0] : NULL;
 }
 
-static void gather(struct hdi_bag *bag, struct hdi_inject *injected)
+static void gather(struct hd_runtime *runtime, struct hdi_bag *bag, struct hdi_inject *injected)
 {
     const uint32_t length = hdi_inject_length(injected);
     if (length == 0) return;
@@ -206,7 +206,10 @@ static void gather(struct hdi_bag *bag, struct hdi_inject *injected)
         const size_t room = bag->capacity - hdi_bag_count(bag);
         const unsigned most = room < HDI_INJECT_BATCH_MAX ? (unsigned)room : HDI_INJECT_BATCH_MAX;
         const unsigned count = hdi_inject_pop(injected, batch, most);
-        for (unsigned i = 0; i < count; i++) HD_CHECK(hdi_bag_push(bag, batch[i]));
+        for (unsigned i = 0; i < count; i++) {
+            hdi_find_ready(runtime, batch[i]);
+            HD_CHECK(hdi_bag_push(bag, batch[i]));
+        }
         if (count == 0) return;
     }
 }
@@ -214,8 +217,9 @@ static void gather(struct hdi_bag *bag, struct hdi_inject *injected)
 void hdi_find_gather(struct hdi_worker *worker)
 {
     if (worker->queue.shape != HDI_RUNQ_BAG) return;
-    gather(&worker->queue.bag, &worker->dispatcher->inject);
-    gather(&worker->queue.bag, &worker->inbox); /* Nobody steals: it is the only worker. */
+    struct hd_runtime *runtime = worker->exec.runtime;
+    gather(runtime, &worker->queue.bag, &worker->dispatcher->inject);
+    gather(runtime, &worker->queue.bag, &worker->inbox); /* Nobody steals: it is the only worker. */
 }
 
 static struct hd_task *take_delivered(struct hdi_worker *worker)

@@ -7,7 +7,7 @@
 #define HDI_SCHED_FIND_H
 
 #include "base/check.h"
-#include "sched/dispatcher.h"
+#include "sched/runtime.h"
 
 /* ---- putting ---- */
 
@@ -18,6 +18,13 @@ void hdi_find_push(struct hdi_worker *worker, struct hd_task *task, bool busy);
 
 /* Append a task to the injection queue, and wake a worker. Context: any. */
 void hdi_find_inject(struct hd_dispatcher *dispatcher, struct hd_task *task);
+
+/* In sim, a task can go on. Context: the driver. */
+static inline void hdi_find_ready(struct hd_runtime *runtime, struct hd_task *task)
+{
+    struct hdi_schedule *schedule = runtime->sim.schedule;
+    if (hdi_unlikely(schedule != NULL)) hdi_schedule_ready(schedule, task);
+}
 
 /* Put a runnable task where this worker finds it next, or another if it is busy. */
 HDI_ALWAYS_INLINE void hdi_find_submit(struct hdi_worker *worker, struct hd_task *task)
@@ -30,6 +37,8 @@ HDI_ALWAYS_INLINE void hdi_find_submit(struct hdi_worker *worker, struct hd_task
         struct hd_task *evicted;
         if (hdi_likely(hdi_lifo_put(&worker->lifo, task, &evicted))) task = evicted;
         if (hdi_likely(!task)) return;
+    } else {
+        hdi_find_ready(worker->exec.runtime, task);
     }
     hdi_find_push(worker, task, false);
 }

@@ -8,13 +8,15 @@
 #include "task/state.h"
 #include "wait/wait.h"
 
-/* hd_job.open_ */
-enum {
+/* hd_job.older_ & HD_JOB_OPEN_ */
+enum openness {
     PRIVATE,
     LINED, /* private, and lined up unless its strand has left since */
     OPEN,
     TAKEN, /* and never was in a deque */
 };
+
+_Static_assert(alignof(hd_job) > HD_JOB_OPEN_, "the bits are free in a link");
 
 /* hd_job.end_: LINED: the one forked next; otherwise 0, a struct hdi_waiter, or */
 #define ENDED ((uintptr_t)1)
@@ -22,6 +24,21 @@ enum {
 static _Atomic(uintptr_t) *end_of(hd_job *job)
 {
     return (_Atomic(uintptr_t) *)&job->end_;
+}
+
+static hd_job *older_than(const hd_job *job)
+{
+    return (hd_job *)(job->older_ & ~HD_JOB_OPEN_);
+}
+
+static enum openness openness_of(const hd_job *job)
+{
+    return (enum openness)(job->older_ & HD_JOB_OPEN_);
+}
+
+static void set_openness(hd_job *job, enum openness openness)
+{
+    job->older_ = (uintptr_t)older_than(job) | openness;
 }
 
 void hdi_jobs_init(struct hdi_worker *worker)
@@ -78,10 +95,10 @@ struct hd_task *hdi_sched_origin(struct hd_task *task)
 }
 
 /* From now on others can run it. Context: the forker, before anyone else knows. */
-static void prepare(hd_job *job, struct hd_task *task, uint32_t open)
+static void prepare(hd_job *job, struct hd_task *task, enum openness openness)
 {
     hdi_plain_write(job);
-    job->open_ = open;
+    set_openness(job, openness);
     job->origin_ = hdi_sched_origin(task);
     hdi_store_relaxed(end_of(job), 0); /* P */
 }
@@ -120,8 +137,10 @@ static bool may_share(struct hdi_worker *worker)
 static unsigned count_private(const hd_job *job)
 {
     unsigned count = 0;
-    for (; job && job->open_ <= LINED; job = job->older_) count++;
-    for (; HDI_DEBUG && job; job = job->older_) HDI_ASSERT(job->open_ > LINED); /* JOBS-1 */
+    for (; job && openness_of(job) <= LINED; job = older_than(job)) count++;
+    for (; HDI_DEBUG && job; job = older_than(job)) { /* JOBS-1 */
+        HDI_ASSERT(openness_of(job) > LINED);
+    }
     return count;
 }
 
@@ -131,14 +150,14 @@ static void line_up(struct hdi_jobs *jobs, hd_job *newest)
 {
     const unsigned count = count_private(newest); /* at least that one */
     hd_job *job = newest;
-    for (unsigned i = 0; i < count / 2; i++) job = job->older_;
+    for (unsigned i = 0; i < count / 2; i++) job = older_than(job);
     jobs->last = job;
     for (unsigned i = count / 2; i < count; i++) {
         hdi_plain_write(job);
-        job->open_ = LINED;
+        set_openness(job, LINED);
         job->end_ = (uintptr_t)jobs->first;
         jobs->first = job;
-        job = job->older_;
+        job = older_than(job);
     }
 }
 
@@ -150,7 +169,7 @@ static void leave_line(struct hdi_jobs *jobs, const hd_job *job)
     } else if (job == jobs->first) {
         jobs->first = (hd_job *)job->end_;
     } else {
-        jobs->last = job->older_;
+        jobs->last = older_than(job);
     }
 }
 
@@ -197,7 +216,7 @@ void hd_fork_wanted_(hd_job *newest)
             worker->exec.runtime->world->notify(worker->dispatcher);
         }
     }
-    (void)hdi_attend(task, HDI_COST_CALL, false); /* It may be asked to give way. */
+    (void)hdi_attend(task, HDI_COST_CALL, false, NULL); /* It may be asked to give way. */
 }
 
 void hdi_sched_take_back(struct hdi_exec *exec)
@@ -207,7 +226,7 @@ void hdi_sched_take_back(struct hdi_exec *exec)
     if (!HDI_MUTANT(jobs_left_lined)) worker->jobs.first = worker->jobs.last = NULL;
     if (HDI_MUTANT(jobs_left_open)) return;
     for (hd_job *job; (job = hdi_deque_pop(&worker->jobs.open));) {
-        job->open_ = HDI_MUTANT(jobs_back_open) ? OPEN : PRIVATE;
+        set_openness(job, HDI_MUTANT(jobs_back_open) ? OPEN : PRIVATE);
     }
 }
 
@@ -235,17 +254,20 @@ static void wait_for_end(struct hd_task *task, hd_job *job)
     uintptr_t none = 0;
     if (!hdi_cas_acq_rel(end_of(job), &none, (uintptr_t)&waiter)) return; /* E */
     (void)hdi_waiter_sleep_fiber(&waiter, false);
+    hdi_gone(job); /* Others have their frames there. */
 }
 
 bool hd_join_open_(hd_job *job)
 {
     struct hdi_worker *worker = hdi_worker_self();
-    if (job->open_ == LINED) { /* JOBS-4; not the last: JOBS-2 */
+    const enum openness openness = openness_of(job);
+    set_openness(job, PRIVATE);
+    if (openness == LINED) { /* JOBS-4; not the last: JOBS-2 */
         const bool lined = job == worker->jobs.last && !HDI_MUTANT(jobs_join_lined);
         if (lined) leave_line(&worker->jobs, job);
         return true;
     }
-    if (job->open_ == OPEN) {
+    if (openness == OPEN) {
         if (HDI_MUTANT(jobs_join_blind) && hdi_deque_count(&worker->jobs.open) > 0) return true;
         const hd_job *newest = hdi_deque_pop(&worker->jobs.open);
         HDI_ASSERT(!newest || newest == job || HDI_MUTANT(jobs_left_open)); /* JOBS-3 */
@@ -288,8 +310,7 @@ void hd_job_run_(hd_runtime *runtime, hd_job *job, void (*run)(hd_job *job))
 {
     struct hdi_worker *worker = hdi_worker_self();
     job->run_ = run;
-    job->older_ = NULL;
-    job->open_ = PRIVATE;
+    job->older_ = 0;
     const bool inside = worker && (!runtime || runtime == worker->exec.runtime);
     const struct hd_task *task = hdi_task_self();
     const bool stackless = task && task->kind != HDI_TASK_FIBER;

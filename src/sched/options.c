@@ -27,6 +27,19 @@ static bool seed_from_environment(bool *found, uint64_t *seed)
     return good;
 }
 
+static void from_environment(const char **field, const char *name)
+{
+    const char *text = secure_getenv(name);
+    if (text && *text) *field = text;
+}
+
+static void resolve_files(hd_options *options)
+{
+    from_environment(&options->sampler, "HEDDLE_SAMPLER");
+    from_environment(&options->record, "HEDDLE_LOG");
+    from_environment(&options->replay, "HEDDLE_REPLAY");
+}
+
 static const char *resolve_world(hd_options *options)
 {
     if (options->world == HD_WORLD_AUTO) {
@@ -35,10 +48,18 @@ static const char *resolve_world(hd_options *options)
         if (!seed_from_environment(&found, &seed)) {
             return "HEDDLE_SEED is not a number; use for example HEDDLE_SEED=42";
         }
-        options->world = found ? HD_WORLD_SIM : HD_WORLD_LIVE;
+        resolve_files(options);
+        options->world = found || options->replay ? HD_WORLD_SIM : HD_WORLD_LIVE;
         if (found) options->seed = seed;
     }
-    if (options->world != HD_WORLD_SIM) options->seed = 0;
+    if (options->world != HD_WORLD_SIM) {
+        options->seed = 0;
+        options->sampler = options->record = options->replay = NULL;
+    }
+    const bool chooses = options->sampler || options->record || options->replay;
+    if (chooses && options->sim_order == HD_SIM_WORKERS) {
+        return "sim_order HD_SIM_WORKERS has no sampler, no record and no replay";
+    }
     if (options->embedded && options->world == HD_WORLD_SIM) {
         return "embedded is for the live world: the simulation is driven by who waits";
     }
@@ -95,6 +116,9 @@ static void resolve_scheduling(hd_options *options)
     DEFAULT(steal_scan_max, 4);
     DEFAULT(quantum_ns, 10000000);
     DEFAULT(quantum_ops, 10000);
+    DEFAULT(sim_tick_ns, 1000);
+    DEFAULT(sim_events_max, 1000000);
+    DEFAULT(sim_long_wait_ns, 1000000 * options->sim_tick_ns);
     /* Who has one worker may count on it that no two tasks run at once. */
     DEFAULT(stall_ns, options->workers == 1 ? HD_FOREVER : 20000000);
     /* With more workers than CPUs a spinning thief keeps its victim from running. */
@@ -119,6 +143,9 @@ static const char *check(const hd_options *options)
     if (options->spin_rounds > 10000) return "spin_rounds is over 10,000";
     if (options->quantum_ns < 0) return "quantum_ns is negative";
     if (options->stall_ns < 0) return "stall_ns is negative";
+    if (options->sim_tick_ns < 0) return "sim_tick_ns is negative";
+    if (options->sim_tick_ns > HD_SECOND_NS) return "sim_tick_ns is over a second";
+    if (options->sim_long_wait_ns < 0) return "sim_long_wait_ns is negative";
     return NULL;
 }
 

@@ -76,6 +76,15 @@ static int start(struct hd_runtime *runtime)
     return err;
 }
 
+static void begin_sim(struct hd_runtime *runtime)
+{
+    const uint64_t seed = runtime->options.seed; /* A replay has its own. */
+    hdi_prng_init(&runtime->sim.prng, hdi_stream_draw(seed, HDI_PURPOSE_SIM_ORDER, 0, 0));
+    runtime->sim.looks = runtime->options.sim_events_max / 2; /* There are none yet. */
+    runtime->sim.full = false;
+    runtime->sim.pauses = runtime->sim.warnings = runtime->sim.depth_max = 0;
+}
+
 /* Everything but the memory of *runtime itself. */
 static int runtime_init(struct hd_runtime *runtime, const hd_options *options)
 {
@@ -92,8 +101,13 @@ static int runtime_init(struct hd_runtime *runtime, const hd_options *options)
     hdi_store_relaxed(&runtime->id_next, 1); /* Nobody else knows it yet. */
     int err = hdi_tasks_init(runtime);
     if (err) return err;
-    hdi_prng_init(&runtime->sim.prng,
-                  hdi_stream_draw(options->seed, HDI_PURPOSE_SIM_ORDER, 0, 0));
+    const bool sim = options->world == HD_WORLD_SIM;
+    err = sim && options->sim_order == HD_SIM_RANDOM ? hdi_schedule_attach(runtime) : 0;
+    if (err) {
+        hdi_tasks_fini(runtime);
+        return err;
+    }
+    begin_sim(runtime);
     hdi_monitor_init(&runtime->monitor, runtime);
     const struct hdi_dispatcher_spec spec = {
         .name = "default",
@@ -112,6 +126,7 @@ static int runtime_init(struct hd_runtime *runtime, const hd_options *options)
     if (err) {
         hdi_monitor_stop(&runtime->monitor);
         hdi_caps_end(runtime);
+        hdi_schedule_detach(runtime);
         hdi_tasks_fini(runtime);
     }
     return err;
@@ -220,7 +235,7 @@ int hd_runtime_drain(hd_runtime *runtime, int64_t deadline)
 static void cancel_one(struct hd_task *task, void *arg)
 {
     (void)arg;
-    hd_cancel(task);
+    hdi_task_cancel(task);
 }
 
 static void drop_one(struct hd_task *task, void *arg)
@@ -297,23 +312,65 @@ static void wait_for_guests(struct hd_runtime *runtime)
     while (hdi_load_acquire(&runtime->guests) > 0) hdi_thread_yield(); /* G */
 }
 
+/* A simulated run that a verdict ended: its tasks stand where they were for good. */
+static bool is_abandoned(const struct hd_runtime *runtime)
+{
+    return runtime->sim.schedule && hdi_schedule_over(runtime->sim.schedule);
+}
+
 void hd_runtime_destroy(hd_runtime *runtime)
 {
-    const int err = hd_runtime_shutdown(runtime, HD_FOREVER);
-    HD_CHECK_MSG(err != -EINVAL, "hd_runtime_destroy() from inside the runtime");
-    HD_CHECK_MSG(err != -EDEADLK, "hd_runtime_destroy(): tasks are left that can never end");
+    HD_CHECK_MSG(!inside(runtime), "hd_runtime_destroy() from inside the runtime");
+    const int err = is_abandoned(runtime) ? 0 : hd_runtime_shutdown(runtime, HD_FOREVER);
+    const bool abandoned = is_abandoned(runtime);
+    HD_CHECK_MSG(err != -EDEADLK || abandoned,
+                 "hd_runtime_destroy(): tasks are left that can never end");
     hdi_monitor_stop(&runtime->monitor);
     hdi_dispatchers_stop(runtime);
     if (runtime->world->kind == HD_WORLD_SIM) hdi_homes_remove(runtime);
     if (!HDI_MUTANT(guest_ignored)) wait_for_guests(runtime);
     if (runtime->options.report_overflow) hdi_overflow_uninstall();
-    check_no_leak(runtime);
+    if (!abandoned) check_no_leak(runtime);
     hdi_io_end(runtime);
     if (runtime->world->end) runtime->world->end(runtime);
     hdi_dispatchers_free(runtime);
     hdi_caps_end(runtime);
+    hdi_schedule_detach(runtime);
     hdi_tasks_fini(runtime);
     hdi_lines_free(runtime);
+}
+
+/* ---- again from the beginning ---- */
+
+static void rewind_worker(struct hdi_worker *worker)
+{
+    const struct hd_runtime *runtime = worker->exec.runtime;
+    const uint64_t seed = runtime->options.seed;
+    worker->id_next = worker->id_end = 0;
+    worker->exec.coarse_ns = 0;
+    worker->exec.ops = 0;
+    worker->handed = worker->offered = NULL;
+    hdi_prng_init(&worker->prng, hdi_stream_draw(seed, HDI_PURPOSE_STEAL, worker->index, 0));
+    hdi_timers_rewind(&worker->timers);
+}
+
+void hdi_runtime_rewind(struct hd_runtime *runtime, uint64_t seed)
+{
+    runtime->options.seed = seed;
+    hdi_io_end(runtime);
+    runtime->world->end(runtime);
+    runtime->stdio[0] = runtime->stdio[1] = runtime->stdio[2] = 0;
+    hdi_store_relaxed(&runtime->id_next, 1); /* One thread takes part: for all of these. */
+    hdi_store_relaxed(&runtime->closing, false);
+    hdi_store_relaxed(&runtime->deadlocked, false);
+    hdi_store_relaxed(&runtime->sim.now_ns, 0);
+    hdi_store_relaxed(&runtime->sim.digest, 0);
+    hdi_store_relaxed(&runtime->sim.drawn, 0);
+    hdi_store_relaxed(&runtime->sim.asleep, false);
+    begin_sim(runtime);
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
+        for (unsigned i = 0; i < d->worker_count; i++) rewind_worker(&d->workers[i]);
+    }
 }
 
 /* ---- the short way ---- */
@@ -324,6 +381,8 @@ int hd_run_at(hd_fn *fn, void *arg, const hd_options *options, const hd_site *si
     if (options) own = *options;
     own.report_overflow = true;
     if (own.deadlock == HD_DEADLOCK_AUTO) own.deadlock = HD_DEADLOCK_REPORT;
+    int found;
+    if (hdi_explore_asked(fn, arg, &own, &found)) return found;
     hd_runtime *runtime;
     int err = hd_runtime_create(&runtime, &own);
     if (err) return err;
@@ -337,6 +396,7 @@ int hd_run_at(hd_fn *fn, void *arg, const hd_options *options, const hd_site *si
         err = hd_join(main_task, &result);
         if (err) hd_detach(main_task); /* sim: it can never end by itself */
         if (hdi_load_acquire(&runtime->deadlocked)) err = -EDEADLK;
+        if (runtime->sim.schedule) err = hdi_schedule_conclude(runtime->sim.schedule, err, result);
     }
     hd_runtime_destroy(runtime);
     return err ? err : result;

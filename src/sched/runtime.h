@@ -40,6 +40,7 @@ extern const struct hdi_world hdi_world_sim;  /* sim/world.c */
 extern const struct hdi_world hdi_world_embedded; /* sched/live.c: live without threads */
 
 struct hdi_net;
+struct hdi_schedule;
 
 /* The sim world's own state. */
 struct hdi_sim_state {
@@ -51,10 +52,17 @@ struct hdi_sim_state {
     _Atomic(int64_t) now_ns;   /* drive writes, relaxed */
     _Atomic(uint64_t) digest;  /* drive writes, relaxed */
     struct hdi_prng prng;      /* drive: the order of everything */
+    size_t looks;              /* drive, sim/world.c: so many steps until events are counted */
+    bool full;                 /* drive: there are too many, and no task runs */
+    uint64_t pauses;           /* drive: times that it became so */
+    uint64_t warnings;         /* drive */
+    size_t depth_max;          /* drive: events that there were at once, as far as was seen */
     _Atomic(uint64_t) drawn;   /* by threads that select */
     struct hd_runtime *older;  /* sched/keeper.c: the simulated runtime created before */
     struct hdi_mutex net_lock; /* held while `net` is made */
     _Atomic(struct hdi_net *) net; /* sim/net.h: hosts and network; NULL before the first use */
+    struct hdi_schedule *schedule; /* constant, sim/schedule.h: points and who decides at them;
+                                    * NULL: none, and the next task is drawn at each wait */
     void (*ran)(struct hd_task *task); /* tests: called after each run, of a task that may be
                                         * gone; NULL: not at all */
 };
@@ -137,7 +145,32 @@ int hdi_embedded_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint3
                       int64_t deadline_ns);
 void hdi_embedded_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word);
 
+/* ---- what the simulation provides to this layer (sim/schedule.c) ---- */
+
+/* The options and the environment may ask for a schedule, a log, a replay. Returns: 0, -ENOMEM,
+ * -EINVAL, or what opening a file said. */
+int hdi_schedule_attach(struct hd_runtime *runtime);
+void hdi_schedule_detach(struct hd_runtime *runtime);
+
+/* A task can go on; has ended. Context: the driver, and for the first a thread that spawns. */
+void hdi_schedule_ready(struct hdi_schedule *schedule, struct hd_task *task);
+void hdi_schedule_ended(struct hdi_schedule *schedule, struct hd_task *task, int result);
+
+/* Whether a verdict has ended it: nothing runs any more. */
+bool hdi_schedule_over(const struct hdi_schedule *schedule);
+
+/* hd_run() has ended with this: report a verdict, if there is one, and how to repeat it. Returns
+ * what hd_run() returns, or 0 for the task's result. */
+int hdi_schedule_conclude(struct hdi_schedule *schedule, int err, int result);
+
+/* sim/explore.c: hd_run() where the environment asks for a search. Returns false if it does not. */
+bool hdi_explore_asked(hd_fn *fn, void *arg, const hd_options *options, int *result);
+
 /* ---- this layer ---- */
+
+/* sched/runtime.c: as after hd_runtime_create(), with another seed. Context: sim; no task is alive,
+ * and one thread takes part. */
+void hdi_runtime_rewind(struct hd_runtime *runtime, uint64_t seed);
 
 /* sched/keeper.c: a simulated runtime exists, or is about to go. */
 void hdi_homes_add(struct hd_runtime *runtime);

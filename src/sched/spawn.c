@@ -503,7 +503,9 @@ struct hd_task *hdi_spawn_strand(struct hdi_worker *worker, hd_fn *fn)
 
 void hdi_spawn_show_strand(struct hdi_worker *worker, struct hd_task *strand)
 {
-    hdi_store_release(&strand->word, hdi_word_new(false)); /* W */
+    uint64_t word = hdi_word_new(false);
+    if (hdi_unlikely(worker->exec.runtime->sim.schedule)) word |= HDI_METERED; /* for points */
+    hdi_store_release(&strand->word, word); /* W */
     hdi_digest_add(worker->digest, HDI_EVENT_SPAWN, strand->id);
 }
 

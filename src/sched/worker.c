@@ -20,6 +20,8 @@ static void end_task(struct hdi_worker *worker, struct hd_task *task, int result
     _Atomic(uint64_t) *completed = &worker->counters.completed;
     hdi_store_release(completed, hdi_load_relaxed(completed) + 1); /* A -> hdi_runtime_alive() */
     hdi_digest_add(worker->digest, HDI_EVENT_END, task->id);
+    struct hdi_schedule *schedule = worker->exec.runtime->sim.schedule;
+    if (hdi_unlikely(schedule != NULL)) hdi_schedule_ended(schedule, task, result);
     if (hdi_likely(!task->nursery)) {
         hdi_task_complete(task, result);
         return;
@@ -82,7 +84,9 @@ void hdi_sched_give_way(struct hdi_exec *exec, struct hd_task *task)
 static inline void make_wakeable(struct hdi_worker *worker, struct hd_task *task)
 {
     const enum hdi_next next = hdi_transition_to_idle(&task->word, task->phase);
-    if (next == HDI_NEXT_SUBMIT) give_way(worker, task);
+    if (next != HDI_NEXT_SUBMIT) return;
+    hdi_find_ready(worker->exec.runtime, task);
+    give_way(worker, task);
 }
 
 /* ---- unusual tasks ---- */
@@ -151,6 +155,7 @@ void hdi_worker_run_errand(struct hdi_worker *worker, void (*errand)(struct hdi_
     struct hdi_exec *exec = &worker->exec;
     struct hd_task *caller = exec->current;
     if (hdi_unlikely(caller->unusual)) hdi_fiber_leave_unusual(exec, caller);
+    hdi_schedule_yields(caller); /* In a loop, too, others are to run. */
     worker->errand = errand;
     worker->errand_arg = arg;
     exec->left = caller;
@@ -175,7 +180,46 @@ void hdi_worker_run_inline(struct hdi_worker *worker, struct hd_task *task)
     hdi_exec_arrived();
 }
 
+/* The task is this worker's to run from now on. */
+HDI_ALWAYS_INLINE void begin_run(struct hdi_worker *worker, struct hd_task *task)
+{
+    if (task->resumes) {
+        task->resumes = false;
+    } else {
+        hdi_transition_to_running(&task->word);
+    }
+    hdi_count_visibly(&worker->counters.polls);
+    hdi_store_stat(&worker->counters.running, task);
+    hdi_digest_add(worker->digest, HDI_EVENT_RUN, task->id << 8 | worker->index);
+    worker->exec.current = task;
+}
+
 /* ---- leaving and ending ---- */
+
+/* Sim: the running fiber leaves, and whoever holds it resumes it. */
+void hdi_worker_switch_to(struct hdi_worker *worker, struct hd_task *task)
+{
+    struct hdi_exec *exec = &worker->exec;
+    struct hd_task *caller = exec->current;
+    if (hdi_unlikely(caller->unusual)) hdi_fiber_leave_unusual(exec, caller);
+    caller->resumes = true;
+    exec->left = caller;
+    exec->after = HDI_AFTER_HOLD;
+    struct hdi_context *to = &exec->context;
+    if (task && task->resumes && !task->unusual && !exec->left_fp) {
+        begin_run(worker, task);
+        to = &task->fiber.context;
+    } else {
+        worker->handed = task;
+    }
+    hdi_context_switch(&caller->fiber.context, to);
+    exec = hdi_exec_self();
+    if (hdi_likely(exec->left && exec->after == HDI_AFTER_HOLD && !exec->left->unusual)) {
+        exec->left = NULL; /* From point to point: there is nothing to be done. */
+    } else {
+        hdi_exec_arrived();
+    }
+}
 
 /* Whatever the common case below leaves out. */
 static __attribute__((noinline)) void settle_unusual(struct hdi_exec *exec)
@@ -334,20 +378,6 @@ static __attribute__((noinline)) void run_measured(struct hdi_worker *worker,
     if (took > hdi_load_relaxed(&worker->counters.run_ns_max)) {
         hdi_store_relaxed(&worker->counters.run_ns_max, took);
     }
-}
-
-/* The task is this worker's to run from now on. */
-HDI_ALWAYS_INLINE void begin_run(struct hdi_worker *worker, struct hd_task *task)
-{
-    if (task->resumes) {
-        task->resumes = false;
-    } else {
-        hdi_transition_to_running(&task->word);
-    }
-    hdi_count_visibly(&worker->counters.polls);
-    hdi_store_stat(&worker->counters.running, task);
-    hdi_digest_add(worker->digest, HDI_EVENT_RUN, task->id << 8 | worker->index);
-    worker->exec.current = task;
 }
 
 static inline unsigned lesser(unsigned a, unsigned b)

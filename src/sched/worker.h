@@ -142,6 +142,7 @@ struct hdi_worker {
     void (*errand)(struct hdi_worker *worker, void *arg);
     void *errand_arg;                                     /* and with what */
     struct hd_task *handed; /* taken from a queue by a fiber that left, to be run next */
+    struct hd_task *offered; /* sim: the next of a queue that has an order, until it is chosen */
     unsigned lifo_cap;    /* the option, at hand */
     unsigned lifo_run;    /* LIFO hits in a row */
     unsigned tick;        /* runs since the injection queue was looked at first */
@@ -238,6 +239,10 @@ void hdi_worker_end_visit(struct hd_task *task);
 /* Meanwhile: call look(arg) on the stack of such a fiber; it must not switch. */
 void hdi_worker_visit(struct hdi_worker *worker, struct hd_task *task, void (*look)(void *arg),
                       void *arg);
+
+/* Sim: the running fiber gives way to this task, which is in no queue, or, if NULL, to the driver.
+ * The fiber itself is in a queue already, or is not to run again. */
+void hdi_worker_switch_to(struct hdi_worker *worker, struct hd_task *task);
 
 /* Make the calling thread run as this worker, or as none. */
 void hdi_worker_enter(struct hdi_worker *worker);

@@ -201,7 +201,7 @@ static bool ask(struct hd_task *task, struct hdi_account *account, unsigned reso
 static int cancel_self(struct hd_task *task)
 {
     hdi_store_relaxed(&hdi_task_extras(task)->fined, true); /* The word publishes it. */
-    hd_cancel(task);
+    hdi_task_cancel(task);
     return -ECANCELED;
 }
 

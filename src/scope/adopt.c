@@ -14,7 +14,7 @@
 int hdi_scope_may_spawn(struct hd_task *spawner, struct hdi_nursery *n)
 {
     const int err = hdi_rights_may_spawn(spawner, n);
-    return err ? err : hdi_scope_attend(spawner, HDI_COST_SPAWN, true);
+    return err ? err : hdi_scope_attend(spawner, HDI_COST_SPAWN, true, NULL);
 }
 
 void hdi_scope_unspawned(struct hd_task *spawner)

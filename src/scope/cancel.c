@@ -81,6 +81,7 @@ static void give_way(struct hd_task *task)
     exec->ops = 0;
     if (task->unusual & HDI_UNUSUAL_HOLDS) return;
     hdi_sched_long_run(exec);
+    hdi_schedule_yields(task);
     hdi_fiber_leave(exec, HDI_AFTER_LONG_RUN);
 }
 
@@ -94,7 +95,8 @@ static bool quantum_is_over(struct hd_task *task, unsigned ops)
 }
 
 /* `now`: the call only looks, and does not switch. */
-static int attend(struct hd_task *task, enum hdi_cost cost, unsigned ops, bool now)
+static int attend(struct hd_task *task, enum hdi_cost cost, unsigned ops, bool now,
+                  const void *object)
 {
     const uint64_t word = hdi_load_relaxed(&task->word); /* What is missed is seen next time. */
     bool long_run = word & HDI_GIVE_WAY;
@@ -103,14 +105,15 @@ static int attend(struct hd_task *task, enum hdi_cost cost, unsigned ops, bool n
         const int err = task->nursery ? hdi_budget_pay(task, cost, ops, now) : 0;
         if (err) return err;
     }
+    if (!now || object) hdi_point(object);
     if (now) return 0;
     if (long_run && task->kind == HDI_TASK_FIBER) give_way(task);
     return hdi_word_cancelled(hdi_load_relaxed(&task->word)) ? hdi_scope_code(task) : 0;
 }
 
-int hdi_scope_attend(struct hd_task *task, enum hdi_cost cost, bool now)
+int hdi_scope_attend(struct hd_task *task, enum hdi_cost cost, bool now, const void *object)
 {
-    return attend(task, cost, 1, now);
+    return attend(task, cost, 1, now, object);
 }
 
 int hd_checkpoint(unsigned ops)
@@ -120,7 +123,7 @@ int hd_checkpoint(unsigned ops)
     const uint64_t word = hdi_load_relaxed(&task->word); /* What is missed is seen next time. */
     if (hdi_likely(!(word & HDI_ATTENTION))) return 0;
     if (hdi_only_pays(word) && hdi_credit_pay(task, ops)) return 0;
-    return attend(task, HDI_COST_CALL, ops, false);
+    return attend(task, HDI_COST_CALL, ops, false, NULL);
 }
 
 /* ---- plain scopes ---- */

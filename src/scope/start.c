@@ -138,7 +138,7 @@ static int finish(struct hdi_start *start, int why, void **value)
 
 int hd_start_at(hd_nursery *nursery, hd_fn *fn, void *arg, void **value, const hd_site *site)
 {
-    int err = hdi_wait_enter(HD_FOREVER);
+    int err = hdi_wait_enter(HD_FOREVER, NULL);
     if (err) return err;
     struct hdi_start *start = hdi_lines_alloc(sizeof(*start));
     if (!start) return -ENOMEM;
@@ -151,7 +151,7 @@ int hd_start_at(hd_nursery *nursery, hd_fn *fn, void *arg, void **value, const h
     }
     const int why = await(start, false);
     if (why && why != -EDEADLK) {
-        hd_cancel(child);
+        hdi_task_cancel(child);
         (void)await(start, true);
     }
     hd_detach(child);

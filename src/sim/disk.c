@@ -33,24 +33,25 @@ bool hdi_disk_chance(const struct hdi_disk *disk, enum hdi_disk_draw kind, uint6
 }
 
 /* Whether a call fails. Always a draw, so that a chance leaves later draws as they are. */
-static bool fails(struct hdi_disk *disk, enum hdi_disk_draw kind, uint32_t ppm)
+static bool fails(struct hdi_disk *disk, enum hdi_disk_draw kind, uint32_t ppm, const char *what)
 {
-    return hdi_disk_chance(disk, kind, disk->drawn[kind]++, ppm);
+    return hdi_disk_chance(disk, kind, disk->drawn[kind]++, ppm) &&
+           hdi_schedule_fault(disk->runtime, what);
 }
 
 static bool read_fails(struct hdi_disk *disk)
 {
-    return fails(disk, HDI_DRAW_READ, disk->options.read_ppm);
+    return fails(disk, HDI_DRAW_READ, disk->options.read_ppm, "read fails");
 }
 
 static bool write_fails(struct hdi_disk *disk)
 {
-    return fails(disk, HDI_DRAW_WRITE, disk->options.write_ppm);
+    return fails(disk, HDI_DRAW_WRITE, disk->options.write_ppm, "write fails");
 }
 
 static bool sync_fails(struct hdi_disk *disk)
 {
-    return fails(disk, HDI_DRAW_SYNC, disk->options.sync_ppm);
+    return fails(disk, HDI_DRAW_SYNC, disk->options.sync_ppm, "sync fails");
 }
 
 /* ---- inodes ---- */

@@ -226,12 +226,24 @@ void hdi_data_sync(struct hdi_inode *inode, bool failed)
     inode->resized = 0;
 }
 
+/* Whether what was written last has not reached the disk: how much of a write does is drawn. */
+static bool has_lost(const struct hdi_inode *inode)
+{
+    return inode->kept_size != inode->size ||
+           memcmp(inode->kept, inode->bytes, (size_t)inode->size) != 0;
+}
+
 void hdi_data_crash(struct hdi_disk *disk, struct hdi_inode *inode)
 {
     for (int64_t i = inode->dirty_from; i < inode->dirty_to; i++) settle_sector(disk, inode, i);
     inode->dirty_from = inode->dirty_to = 0;
     settle_size(disk, inode);
     if (inode->room == 0) return;
+    if (has_lost(inode) && !hdi_schedule_fault(disk->runtime, "write lost or torn")) {
+        memcpy(inode->kept, inode->bytes, (size_t)inode->room);
+        inode->kept_size = inode->size;
+        return;
+    }
     const size_t bytes = (size_t)inode->kept_size;
     memset(inode->kept + bytes, 0, (size_t)inode->room - bytes); /* DATA-1 */
     memcpy(inode->bytes, inode->kept, (size_t)inode->room);

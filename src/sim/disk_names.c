@@ -411,7 +411,8 @@ ssize_t hdi_names_list(const struct hdi_inode *dir, char **entries)
 
 static bool is_kept(struct hdi_disk *disk, const struct hdi_change *change)
 {
-    if (hdi_disk_chance(disk, HDI_DRAW_LOST, change->number, disk->options.lost_ppm)) return false;
+    const bool drawn = hdi_disk_chance(disk, HDI_DRAW_LOST, change->number, disk->options.lost_ppm);
+    if (drawn && hdi_schedule_fault(disk->runtime, "change of a name lost")) return false;
     for (struct hdi_list *l = disk->changes.next; l != &change->link; l = l->next) {
         if (depends(change, (struct hdi_change *)l)) return false; /* It is forgotten. */
     }

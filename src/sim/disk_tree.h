@@ -17,6 +17,7 @@
 #include "os/mutex.h"
 #include "sched/runtime.h"
 #include "sim/disk.h"
+#include "sim/schedule.h"
 
 #define HDI_SECTOR 512
 

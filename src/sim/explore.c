@@ -1,204 +1,238 @@
-/* SPDX-License-Identifier: MIT */
-#include "sim/explore.h"
-
+/* SPDX-License-Identifier: MIT
+ *
+ * explore: one program again and again, each time by another schedule, until one fails.
+ *
+ * How one is run is in explorer.h; who chooses is a sampler, or the portfolio of all of them.
+ */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
+#include "os/clock.h"
+#include "sim/explorer.h"
+#include "sim/portfolio.h"
 
-void hdi_explore_init(struct hdi_explore *x, const struct hdi_explore_config *config)
+#define CLOCK_EVERY 64 /* schedules between two looks at the real time */
+
+struct search {
+    struct hdi_explorer explorer;
+    struct hdi_sampler *own;    /* the one that was asked for; NULL: the portfolio */
+    struct hdi_portfolio *portfolio;
+    hd_explore_result *result;
+    bool watched;               /* from another process */
+};
+
+const char *hd_verdict_name(hd_verdict verdict)
 {
-    HD_CHECK(config->mode != HDI_EXPLORE_RANDOM || config->executions_max > 0);
-    memset(x, 0, sizeof(*x));
-    x->config = *config;
-    hdi_prng_init(&x->prng, config->seed);
-    if (config->mode == HDI_EXPLORE_REPLAY) {
-        x->config.executions_max = 1;
-        for (int b = 0; b < HDI_BUDGETS; b++) x->config.budgets[b] = HDI_BUDGET_UNLIMITED;
+    static const char *const names[] = {
+        [HD_VERDICT_NONE] = "nothing found",
+        [HD_VERDICT_ASSERT] = "assertion failed",
+        [HD_VERDICT_RESULT] = "error returned",
+        [HD_VERDICT_INVARIANT] = "invariant broken",
+        [HD_VERDICT_DEADLOCK] = "deadlock",
+        [HD_VERDICT_LOST_WAKE] = "lost wake-up",
+        [HD_VERDICT_LIVELOCK] = "livelock",
+        [HD_VERDICT_RACE] = "data race",
+        [HD_VERDICT_STALE] = "closed handle used",
+        [HD_VERDICT_LEAK] = "task leak",
+        [HD_VERDICT_CRASH] = "crash",
+        [HD_VERDICT_DIVERGED] = "divergence",
+        [HD_VERDICT_LOG] = "log not written",
+    };
+    return (unsigned)verdict <= HD_VERDICT_LOG ? names[verdict] : "?";
+}
+
+/* ---- many ---- */
+
+/* Which sampler the next schedule is by, and from which seed. Returns false if there is none. */
+static bool next_schedule(struct search *search, uint64_t n, struct hdi_sampler **sampler,
+                          uint64_t *seed)
+{
+    if (search->portfolio) {
+        hdi_portfolio_next(search->portfolio, sampler, seed);
+        return true;
     }
+    *sampler = search->own;
+    const struct hdi_sampler_kind *kind = search->own->kind;
+    *seed = n == 0 || kind->enumerates
+                ? search->explorer.options.seed
+                : hdi_stream_draw(search->explorer.options.seed, HDI_PURPOSE_SCHEDULE, 1, n);
+    return n == 0 || !kind->enumerates || kind->more(search->own);
 }
 
-void hdi_explore_fini(struct hdi_explore *x)
+/* Whoever looks from outside knows which schedule is under way, should the process die in it. */
+static void announce_schedule(const struct search *search, const struct hdi_sampler *sampler,
+                              uint64_t seed)
 {
-    free(x->path);
-    memset(x, 0, sizeof(*x));
+    hd_explore_result *result = search->result;
+    if (!search->watched || result->failed_at) return;
+    result->seed = seed;
+    hdi_sampler_text(sampler, result->sampler, sizeof(result->sampler));
 }
 
-bool hdi_explore_begin(struct hdi_explore *x)
+/* One that enumerates goes the same way again, up to where it branches off. */
+static void check_repeats(const struct hdi_sampler *sampler, struct hdi_outcome *outcome)
 {
-    const uint64_t max = x->config.executions_max;
-    if (x->finished || (max && x->stats.executions >= max)) return false;
-    x->depth = 0;
-    x->steps = 0;
-    memcpy(x->left, x->config.budgets, sizeof(x->left));
-    return true;
+    const struct hdi_sampler_kind *kind = sampler->kind;
+    if (!kind->diverged || outcome->verdict.kind != HD_VERDICT_NONE) return;
+    if (!kind->diverged(sampler)) return;
+    outcome->verdict.kind = HD_VERDICT_DIVERGED;
+    snprintf(outcome->verdict.message, sizeof(outcome->verdict.message),
+             "the same choices did not lead to the same tasks: something outlives the run");
 }
 
-static bool affordable(const struct hdi_choice *choice, const uint16_t *left, unsigned pick)
+/* The failure, once more, and recorded. A schedule that does something else the second time is the
+ * failure then. */
+static int confirm(struct search *search, struct hdi_sampler *sampler, uint64_t seed,
+                   struct hdi_outcome *first)
 {
-    for (int b = 0; b < HDI_BUDGETS; b++) {
-        if ((choice->costly[b] >> pick & 1) && left[b] == 0) return false;
-    }
-    return true;
+    struct hdi_outcome again;
+    const char *log = search->explorer.options.log;
+    const int err = hdi_explorer_run(&search->explorer, sampler, seed, log, &again);
+    if (err) return err;
+    if (first->verdict.kind == HD_VERDICT_DIVERGED) return 0;
+    const bool same = again.verdict.kind == first->verdict.kind && again.steps == first->steps &&
+                      again.digest == first->digest;
+    if (same) return 0;
+    char was[96];
+    snprintf(was, sizeof(was), "%s", hd_verdict_name(first->verdict.kind));
+    snprintf(first->verdict.message, sizeof(first->verdict.message),
+             "a schedule that ended with \"%s\" after %" PRIu32 " steps ended with \"%s\" after "
+             "%" PRIu32 " the next time: something outlives the run",
+             was, first->steps, hd_verdict_name(again.verdict.kind), again.steps);
+    first->verdict.kind = HD_VERDICT_DIVERGED;
+    return 0;
 }
 
-/* The first affordable alternative from `from` on; count if there is none. */
-static unsigned next_affordable(const struct hdi_choice *choice, const uint16_t *left,
-                                unsigned from)
+static void count(hd_explore_result *result, const struct hdi_outcome *outcome)
 {
-    uint32_t dear = 0;
-    for (int b = 0; b < HDI_BUDGETS; b++) {
-        if (left[b] == 0) dear |= choice->costly[b];
-    }
-    while (from < choice->count && (dear >> from & 1)) from++;
-    return from;
+    result->schedules++;
+    result->steps += outcome->steps;
+    if (outcome->steps > result->steps_max) result->steps_max = outcome->steps;
+    if (outcome->tasks > result->tasks_max) result->tasks_max = outcome->tasks;
+    if (outcome->verdict.kind != HD_VERDICT_NONE) result->failures++;
 }
 
-static unsigned draw(struct hdi_explore *x, const struct hdi_choice *choice)
+static void report(hd_explore_result *result, const struct hdi_outcome *outcome,
+                   const struct hdi_sampler *sampler, uint64_t seed)
 {
-    unsigned picks[HDI_ALTERNATIVES_MAX] = {0}, n = 1; /* EXPLORE-2 */
-    for (unsigned i = 1; i < choice->count; i++) {
-        if (affordable(choice, x->left, i)) picks[n++] = i;
-    }
-    return picks[hdi_prng_below(&x->prng, n)];
+    result->failed_at = result->schedules;
+    result->seed = seed;
+    hdi_sampler_text(sampler, result->sampler, sizeof(result->sampler));
+    result->verdict = outcome->verdict.kind;
+    result->code = outcome->verdict.code;
+    snprintf(result->message, sizeof(result->message), "%s", outcome->verdict.message);
 }
 
-static int pick_fresh(struct hdi_explore *x, const struct hdi_choice *choice)
+static void tell_portfolio(struct search *search, const struct hdi_outcome *outcome)
 {
-    switch (x->config.mode) {
-    case HDI_EXPLORE_ALL:
-        return 0;
-    case HDI_EXPLORE_RANDOM:
-        return (int)draw(x, choice);
-    case HDI_EXPLORE_REPLAY:
-        if (x->depth >= x->config.replay_count) return 0;
-        if (x->config.replay[x->depth] >= choice->count) return -EPROTO;
-        return x->config.replay[x->depth];
-    }
-    return -EPROTO;
+    if (!search->portfolio) return;
+    const struct hdi_portfolio_news news = {
+        .steps = outcome->steps,
+        .tasks = outcome->tasks,
+        .decisions = outcome->decisions,
+        .signature = outcome->signature,
+        .failed = outcome->verdict.kind != HD_VERDICT_NONE,
+    };
+    hdi_portfolio_tell(search->portfolio, &news);
 }
 
-static struct hdi_explore_decision *path_slot(struct hdi_explore *x)
+static bool time_is_up(const struct search *search, uint64_t n, int64_t begin_ns)
 {
-    if (hdi_unlikely(x->depth == x->path_room)) {
-        x->path_room = x->path_room ? 2 * x->path_room : 256;
-        x->path = realloc(x->path, x->path_room * sizeof(*x->path));
-        HD_CHECK_MSG(x->path, "explore: out of memory");
-    }
-    return &x->path[x->depth];
+    if (search->explorer.options.time_ns == 0 || n % CLOCK_EVERY != 0) return false;
+    return hdi_clock_now() - begin_ns >= search->explorer.options.time_ns;
 }
 
-int hdi_explore_choose(struct hdi_explore *x, const struct hdi_choice *choice)
+static int run_all(struct search *search)
 {
-    HDI_ASSERT(choice->count >= 1 && choice->count <= HDI_ALTERNATIVES_MAX); /* EXPLORE-1 */
-    if (choice->count == 1) return 0;
-    struct hdi_explore_decision *d = path_slot(x);
-    if (x->depth < x->fixed) {
-        if (memcmp(&d->choice, choice, sizeof(*choice)) != 0) return -EPROTO;
-    } else {
-        const int pick = pick_fresh(x, choice);
-        if (pick < 0) return pick;
-        d->picked = (uint8_t)pick;
-        d->choice = *choice;
-        memcpy(d->left, x->left, sizeof(d->left));
-    }
-    for (int b = 0; b < HDI_BUDGETS; b++) {
-        HDI_ASSERT(!(choice->costly[b] & 1)); /* EXPLORE-2 */
-        if (x->left[b] == 0 && choice->costly[b]) x->stats.pruned = true;
-        if (x->left[b] != HDI_BUDGET_UNLIMITED) x->left[b] -= choice->costly[b] >> d->picked & 1;
-    }
-    x->depth++;
-    return d->picked;
-}
-
-/* Move the deepest decision that can move. Returns false if none can. */
-static bool advance(struct hdi_explore *x)
-{
-    while (x->depth > 0) {
-        struct hdi_explore_decision *d = &x->path[x->depth - 1];
-        const unsigned next = next_affordable(&d->choice, d->left, d->picked + 1u);
-        if (next < d->choice.count) {
-            d->picked = (uint8_t)next;
-            x->fixed = x->depth;
-            return true;
+    const int64_t begin_ns = hdi_clock_now();
+    hd_explore_result *result = search->result;
+    const uint64_t most = search->explorer.options.schedules;
+    for (uint64_t n = 0; n < most && !time_is_up(search, n, begin_ns); n++) {
+        struct hdi_sampler *sampler;
+        uint64_t seed;
+        struct hdi_outcome outcome;
+        if (!next_schedule(search, n, &sampler, &seed)) {
+            result->exhausted = sampler->kind->complete(sampler);
+            break;
         }
-        x->depth--;
-    }
-    return false;
-}
-
-int hdi_explore_end(struct hdi_explore *x)
-{
-    struct hdi_explore_stats *stats = &x->stats;
-    stats->executions++;
-    stats->steps += x->steps;
-    if (x->steps > stats->steps_max) stats->steps_max = x->steps;
-    if (x->depth > stats->depth_max) stats->depth_max = x->depth;
-    const bool replay = x->config.mode == HDI_EXPLORE_REPLAY;
-    if (x->depth < (replay ? x->config.replay_count : x->fixed)) return -EPROTO;
-    x->fixed = 0;
-    if (x->config.mode == HDI_EXPLORE_ALL && !advance(x)) {
-        x->finished = true;
-        stats->exhausted = true;
+        announce_schedule(search, sampler, seed);
+        int err = hdi_explorer_run(&search->explorer, sampler, seed, NULL, &outcome);
+        if (err) return err;
+        check_repeats(sampler, &outcome);
+        count(result, &outcome);
+        tell_portfolio(search, &outcome);
+        if (outcome.verdict.kind == HD_VERDICT_NONE || result->failed_at) continue;
+        err = confirm(search, sampler, seed, &outcome);
+        if (err) return err;
+        report(result, &outcome, sampler, seed);
+        if (!search->explorer.options.keep_going) break;
     }
     return 0;
 }
 
-size_t hdi_explore_format(const struct hdi_explore *x, char *text, size_t size)
+/* ---- beginning and ending ---- */
+
+static const char *check(const hd_explore_options *options)
 {
-    uint32_t count = x->depth;
-    while (count > 0 && x->path[count - 1].picked == 0) count--;
-    size_t used = 0;
-    if (size > 0) text[0] = '\0';
-    for (uint32_t i = 0; i < count;) {
-        uint32_t run = 1;
-        while (i + run < count && x->path[i + run].picked == x->path[i].picked) run++;
-        const size_t room = used < size ? size - used : 0;
-        char *at = room ? text + used : NULL;
-        const char *comma = i ? "," : "";
-        const int n = run > 1 ? snprintf(at, room, "%s%u:%u", comma, x->path[i].picked, run)
-                              : snprintf(at, room, "%s%u", comma, x->path[i].picked);
-        used += (size_t)n;
-        i += run;
+    if (!options) return NULL;
+    if (options->size != sizeof(*options)) {
+        return "size is not sizeof(hd_explore_options); use HD_EXPLORE_OPTIONS_INIT";
     }
-    return used;
+    if (options->time_ns < 0) return "time_ns is negative";
+    if (options->options) {
+        const char *error = hd_options_error(options->options);
+        if (error) return error;
+        if (options->options->sim_order != HD_SIM_RANDOM) return "sim_order is not HD_SIM_RANDOM";
+        if (options->options->embedded) return "embedded is for the live world";
+    }
+    if (!options->sampler || strcmp(options->sampler, "portfolio") == 0) return NULL;
+    struct hdi_sampler *sampler;
+    const char *error = NULL;
+    const int err = hdi_sampler_create(&sampler, options->sampler, &error);
+    if (err) return error ? error : "out of memory";
+    hdi_sampler_destroy(sampler);
+    return NULL;
 }
 
-/* A number up to `max` at *text, which moves past it; -1 if there is none. */
-static long parse_number(const char **text, long max)
+const char *hd_explore_error(const hd_explore_options *options)
 {
-    const char *at = *text;
-    long n = 0;
-    if (*at < '0' || *at > '9') return -1;
-    for (; *at >= '0' && *at <= '9'; at++) {
-        n = n * 10 + (*at - '0');
-        if (n > max) return -1;
-    }
-    *text = at;
-    return n;
+    return check(options);
 }
 
-long hdi_explore_parse(const char *text, uint8_t *decisions, size_t room)
+static int open_search(struct search *search)
 {
-    size_t count = 0;
-    while (*text) {
-        const long pick = parse_number(&text, HDI_ALTERNATIVES_MAX - 1);
-        long run = 1;
-        if (*text == ':') {
-            text++;
-            run = parse_number(&text, 1000000);
-        }
-        if (pick < 0 || run < 1) return -EINVAL;
-        for (; run > 0; run--, count++) {
-            if (count < room) decisions[count] = (uint8_t)pick;
-        }
-        if (*text == ',' && text[1]) {
-            text++;
-        } else if (*text) {
-            return -EINVAL;
-        }
+    if (strcmp(search->explorer.options.sampler, "portfolio") == 0) {
+        search->portfolio = hdi_portfolio_create(search->explorer.options.seed);
+        return search->portfolio ? 0 : -ENOMEM;
     }
-    return (long)count;
+    const char *error;
+    return hdi_sampler_create(&search->own, search->explorer.options.sampler, &error);
+}
+
+static void close_search(struct search *search)
+{
+    hdi_explorer_close(&search->explorer);
+    if (search->portfolio) hdi_portfolio_destroy(search->portfolio);
+    if (search->own) hdi_sampler_destroy(search->own);
+}
+
+int hdi_explore(hd_fn *fn, void *arg, const hd_explore_options *options, hd_explore_result *result,
+                bool watched)
+{
+    if (!fn || !result || check(options)) return -EINVAL;
+    struct search search = {.result = result, .watched = watched};
+    memset(result, 0, sizeof(*result));
+    int err = hdi_explorer_open(&search.explorer, fn, arg, options);
+    if (!err) err = open_search(&search);
+    if (!err) err = run_all(&search);
+    close_search(&search);
+    result->ended = true;
+    return err;
+}
+
+int hd_explore(hd_fn *fn, void *arg, const hd_explore_options *options, hd_explore_result *result)
+{
+    return hdi_explore(fn, arg, options, result, false);
 }

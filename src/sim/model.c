@@ -50,7 +50,7 @@ struct name {
 
 static struct {
     struct hdi_model_config config;
-    struct hdi_explore explore;
+    struct hdi_search explore;
     struct hdi_model_result *result;
     struct thread *current; /* NULL outside an execution */
     void *main_sp;
@@ -236,10 +236,10 @@ static void on_signal(int number)
 unsigned hdi_model_choose(const struct hdi_choice *choice)
 {
     if (m.calm) return 0;
-    const int pick = hdi_explore_choose(&m.explore, choice);
+    const int pick = hdi_search_choose(&m.explore, choice);
     if (hdi_unlikely(pick < 0)) {
         hdi_model_fail(HDI_VERDICT_DIVERGED, NULL, 0,
-                       m.config.explore.mode == HDI_EXPLORE_REPLAY
+                       m.config.explore.mode == HDI_SEARCH_REPLAY
                            ? "the list does not fit this program"
                            : "the same decisions led elsewhere: state survives executions");
     }
@@ -262,7 +262,7 @@ unsigned hdi_model_any(unsigned count)
 static void count_step(struct thread *t)
 {
     t->last_move = ++m.moves;
-    if (hdi_unlikely(!hdi_explore_step(&m.explore))) {
+    if (hdi_unlikely(!hdi_search_step(&m.explore))) {
         hdi_model_fail(HDI_VERDICT_LIVELOCK, NULL, 0, "the step cap is reached");
     }
 }
@@ -589,18 +589,18 @@ void hdi_model_run(const struct hdi_model_config *config, void (*body)(void *), 
     map_stacks();
     catch_signals();
     hdi_fail_hook = on_check;
-    hdi_explore_init(&m.explore, &config->explore);
-    while (result->verdict == HDI_VERDICT_PASS && hdi_explore_begin(&m.explore)) {
+    hdi_search_init(&m.explore, &config->explore);
+    while (result->verdict == HDI_VERDICT_PASS && hdi_search_begin(&m.explore)) {
         run_execution(body, arg);
-        if (result->verdict != HDI_VERDICT_PASS || config->explore.mode == HDI_EXPLORE_REPLAY) {
-            hdi_explore_format(&m.explore, result->replay, sizeof(result->replay));
+        if (result->verdict != HDI_VERDICT_PASS || config->explore.mode == HDI_SEARCH_REPLAY) {
+            hdi_search_format(&m.explore, result->replay, sizeof(result->replay));
         }
-        if (hdi_explore_end(&m.explore) != 0 && result->verdict == HDI_VERDICT_PASS) {
+        if (hdi_search_end(&m.explore) != 0 && result->verdict == HDI_VERDICT_PASS) {
             result->verdict = HDI_VERDICT_DIVERGED;
             say("the execution ended before the list of decisions did");
         }
     }
     result->stats = m.explore.stats;
-    hdi_explore_fini(&m.explore);
+    hdi_search_fini(&m.explore);
     hdi_fail_hook = NULL;
 }

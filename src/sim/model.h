@@ -60,7 +60,7 @@
 #include <stdnoreturn.h>
 
 #include "base/model_hooks.h"
-#include "sim/explore.h"
+#include "sim/search.h"
 
 #define HDI_MODEL_THREADS_MAX 8
 #define HDI_MODEL_BUFFER      8
@@ -80,18 +80,18 @@ enum hdi_verdict {
 };
 
 struct hdi_model_config {
-    struct hdi_explore_config explore;
+    struct hdi_search_config explore;
     enum hdi_model_memory memory;
     bool early_wakes;
 };
 
 struct hdi_model_result {
     enum hdi_verdict verdict;
-    struct hdi_explore_stats stats;
+    struct hdi_search_stats stats;
     const char *file; /* where the verdict was given, or NULL */
     int line;
     char text[256];
-    char replay[8192]; /* the decisions, for hdi_explore_parse() */
+    char replay[8192]; /* the decisions, for hdi_search_parse() */
 };
 
 /* Run body(arg) as thread 0 in every execution that the configuration asks for. An

@@ -22,6 +22,7 @@ static struct hdi_net *create(struct hd_runtime *runtime)
 {
     struct hdi_net *net = hdi_net_alloc(sizeof(*net));
     net->runtime = runtime;
+    hdi_events_init(&net->events, runtime->options.sim_events_max);
     hdi_list_init(&net->held);
     hdi_list_init(&net->news);
     hdi_list_init(&net->bound);
@@ -63,7 +64,7 @@ void hdi_net_end(struct hdi_net *net)
     for (unsigned i = 0; i < net->sock_room; i++) {
         if (net->socks[i]) hdi_sock_free(net, net->socks[i]);
     }
-    for (struct hdi_heap_node *node; (node = hdi_heap_pop(&net->heap));) {
+    for (struct hdi_heap_node *node; (node = hdi_events_take(&net->events, INT64_MAX));) {
         struct hdi_net_event *event = (struct hdi_net_event *)node;
         event->queued = false;
         event->run(net, event, false);
@@ -73,7 +74,7 @@ void hdi_net_end(struct hdi_net *net)
     hdi_unix_end(net);
     hdi_names_end(net);
     hdi_hosts_end(net);
-    free(net->heap.nodes);
+    hdi_events_fini(&net->events);
     free(net->socks);
     free(net);
 }
@@ -93,38 +94,25 @@ uint64_t hdi_net_draw(const struct hdi_net *net, enum hdi_purpose purpose, uint6
 
 /* ---- events ---- */
 
-static void grow(struct hdi_heap *heap)
-{
-    const size_t capacity = heap->capacity ? 2 * heap->capacity : 64;
-    struct hdi_heap_node **nodes = realloc(heap->nodes, capacity * sizeof(nodes[0]));
-    HD_CHECK_MSG(nodes != NULL, "the simulated network is out of memory");
-    heap->nodes = nodes;
-    heap->capacity = capacity;
-}
-
 void hdi_net_event_add(struct hdi_net *net, struct hdi_net_event *event, int64_t at_ns)
 {
     HDI_ASSERT(!event->queued);
-    if (net->heap.count == net->heap.capacity) grow(&net->heap);
-    event->node.key = at_ns;
-    event->node.sequence = net->sequence++;
-    event->queued = hdi_heap_insert(&net->heap, &event->node);
+    hdi_events_add(&net->events, &event->node, at_ns);
+    event->queued = true;
     /* Another thread, that drives, may sleep until a later one. */
     net->runtime->world->notify(&net->runtime->main);
 }
 
 void hdi_net_event_remove(struct hdi_net *net, struct hdi_net_event *event)
 {
-    if (event->queued) hdi_heap_remove(&net->heap, &event->node);
+    if (event->queued) hdi_events_remove(&net->events, &event->node);
     event->queued = false;
 }
 
 static struct hdi_net_event *take_due(struct hdi_net *net, int64_t now_ns)
 {
-    const struct hdi_heap_node *first = hdi_heap_peek(&net->heap);
-    if (!first || first->key > now_ns) return NULL;
-    struct hdi_net_event *event = (struct hdi_net_event *)hdi_heap_pop(&net->heap);
-    event->queued = false;
+    struct hdi_net_event *event = (struct hdi_net_event *)hdi_events_take(&net->events, now_ns);
+    if (event) event->queued = false;
     return event;
 }
 
@@ -160,6 +148,12 @@ static void tell_all(struct hdi_net *net)
     }
 }
 
+/* Whether somebody waits for room among the events, and there is some. */
+static bool can_feed(const struct hdi_net *net)
+{
+    return net->starved && hdi_events_room(&net->events) > 0;
+}
+
 void hdi_net_run(struct hdi_net *net)
 {
     const int64_t now_ns = hdi_net_now(net);
@@ -167,16 +161,27 @@ void hdi_net_run(struct hdi_net *net)
     for (struct hdi_net_event *event; (event = take_due(net, now_ns));) {
         event->run(net, event, true);
     }
+    if (can_feed(net)) {
+        net->starved = false;
+        hdi_conns_room_again(net);
+    }
     tell_all(net);
     hdi_mutex_unlock(&net->lock);
+}
+
+size_t hdi_net_count(struct hdi_net *net)
+{
+    hdi_mutex_lock(&net->lock);
+    const size_t count = hdi_events_count(&net->events);
+    hdi_mutex_unlock(&net->lock);
+    return count;
 }
 
 int64_t hdi_net_next(struct hdi_net *net)
 {
     hdi_mutex_lock(&net->lock);
-    const struct hdi_heap_node *first = hdi_heap_peek(&net->heap);
-    int64_t next_ns = first ? first->key : INT64_MAX;
-    if (!hdi_list_empty(&net->news)) next_ns = INT64_MIN;
+    int64_t next_ns = hdi_events_next(&net->events);
+    if (!hdi_list_empty(&net->news) || can_feed(net)) next_ns = INT64_MIN;
     hdi_mutex_unlock(&net->lock);
     return next_ns;
 }

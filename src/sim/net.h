@@ -14,7 +14,7 @@
  * in which nothing calls out. Whoever makes a socket ready only notes it; the driver of the
  * simulation (sim/world.c) runs events that are due, and then tells the notes, without the lock.
  *
- *   NET-1  A packet is in the heap, or held, or being fired.
+ *   NET-1  A packet is among the events, or held, or being fired.
  *   NET-2  Bytes of a connection arrive in the order they were sent: packets to one of its ends
  *          are given times that do not decrease, and are held and released in their order.
  *   NET-3  sent <= limit: what is on its way to an end, or waits to be read there, fits into the
@@ -31,13 +31,14 @@
 
 #include <heddle/sim.h>
 
-#include "base/heap.h"
 #include "base/list.h"
 #include "base/prng.h"
 #include "io/source.h"
+#include "sim/events.h"
 #include "os/mutex.h"
 #include "os/sys.h"
 #include "sched/runtime.h"
+#include "sim/schedule.h"
 
 #define HDI_HOSTS_MAX     1024 /* below what sim/disk.h has room for */
 #define HDI_HOST_ADDRS    4
@@ -223,8 +224,8 @@ struct hdi_net {
     hd_sim_disk_options disk; /* of hosts added later */
     struct hdi_launch *launches;
 
-    struct hdi_heap heap;
-    uint64_t sequence;
+    struct hdi_events events;
+    bool starved;          /* somebody who wants to send waits for room among the events */
     struct hdi_list held;  /* packets, oldest first */
     struct hdi_list news;  /* sockets */
     struct hdi_list bound; /* sockets with a port */
@@ -260,9 +261,11 @@ int64_t hdi_net_now(const struct hdi_net *net);
 uint64_t hdi_net_draw(const struct hdi_net *net, enum hdi_purpose purpose, uint64_t key,
                       uint64_t n);
 
-static inline bool hdi_net_chance(uint64_t draw, uint32_t ppm)
+/* Whether the draw makes this go wrong. */
+static inline bool hdi_net_strikes(struct hdi_net *net, uint64_t draw, uint32_t ppm,
+                                   const char *what)
 {
-    return draw % HD_SIM_ALWAYS < ppm;
+    return draw % HD_SIM_ALWAYS < ppm && hdi_schedule_fault(net->runtime, what);
 }
 
 /* Have an event run at this time; and not. */
@@ -277,6 +280,9 @@ void hdi_net_run(struct hdi_net *net);
 
 /* When there is something to run; INT64_MAX: never. */
 int64_t hdi_net_next(struct hdi_net *net);
+
+/* How many events are to come. */
+size_t hdi_net_count(struct hdi_net *net);
 void hdi_net_end(struct hdi_net *net);
 
 /* ---- net_host.c ---- */
@@ -342,6 +348,8 @@ void hdi_conn_local(struct hdi_net *net, struct hdi_sock *a, struct hdi_sock *b)
 
 /* Bytes that a write would take now; what it takes; and what a read took. */
 size_t hdi_conn_room(const struct hdi_sock *sock);
+/* There is room among the events again: tell those who wait to send. */
+void hdi_conns_room_again(struct hdi_net *net);
 void hdi_conn_send(struct hdi_net *net, struct hdi_sock *sock, const struct iovec *parts,
                    size_t bytes);
 void hdi_conn_consumed(struct hdi_net *net, struct hdi_sock *sock, size_t bytes);

@@ -100,7 +100,7 @@ static size_t shorten(struct hdi_net *net, struct hdi_sock *sock, size_t bytes)
     if (bytes <= 1) return bytes;
     const uint64_t n = 2 * sock->calls++;
     const uint64_t draw = hdi_net_draw(net, HDI_PURPOSE_NET_CALL, sock->serial, n);
-    if (!hdi_net_chance(draw, net->short_ppm)) return bytes;
+    if (!hdi_net_strikes(net, draw, net->short_ppm, "short transfer")) return bytes;
     return 1 + (size_t)(hdi_net_draw(net, HDI_PURPOSE_NET_CALL, sock->serial, n + 1) %
                         (bytes - 1));
 }
@@ -110,7 +110,9 @@ static int again(struct hdi_net *net, struct hdi_sock *sock, unsigned ready)
 {
     const uint64_t draw =
         hdi_net_draw(net, HDI_PURPOSE_NET_CALL, sock->serial, 2 * sock->calls++);
-    if (hdi_net_chance(draw, net->spurious_ppm)) hdi_sock_tell(net, sock, ready);
+    if (hdi_net_strikes(net, draw, net->spurious_ppm, "spurious readiness")) {
+        hdi_sock_tell(net, sock, ready);
+    }
     return -EAGAIN;
 }
 
@@ -171,12 +173,21 @@ static int may_write(struct hdi_net *net, struct hdi_sock *sock)
     return sock->conn->local && peer->state != HDI_END_OPEN ? -EPIPE : 0;
 }
 
+/* Every segment is an event: a sender waits for room there, too. */
+static size_t room_to_send(struct hdi_net *net, const struct hdi_sock *sock)
+{
+    const size_t room = hdi_conn_room(sock), segments = hdi_events_room(&net->events);
+    if (sock->conn->local || room / HDI_NET_SEGMENT < segments) return room;
+    net->starved = true;
+    return segments * HDI_NET_SEGMENT < room ? segments * HDI_NET_SEGMENT : room;
+}
+
 ssize_t hdi_stream_write(struct hdi_net *net, struct hdi_sock *sock, const struct iovec *parts,
                          size_t count)
 {
     const int err = may_write(net, sock);
     if (err) return err;
-    const size_t wanted = hdi_parts_bytes(parts, count), room = hdi_conn_room(sock);
+    const size_t wanted = hdi_parts_bytes(parts, count), room = room_to_send(net, sock);
     if (wanted == 0) return 0;
     if (room == 0) {
         sock->want_out = true;

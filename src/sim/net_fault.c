@@ -195,6 +195,11 @@ int hd_sim_disk(hd_sim_host *host, const hd_sim_disk_options *options)
 
 /* ---- chaos ---- */
 
+static bool strikes(struct hdi_net *net, const char *what)
+{
+    return hdi_schedule_fault(net->runtime, what);
+}
+
 static uint64_t draw(struct hdi_net *net)
 {
     return hdi_net_draw(net, HDI_PURPOSE_CHAOS, 0, net->chaos_draws++);
@@ -227,6 +232,7 @@ static void bad_links(struct hdi_net *net)
     options.duplicate_ppm = below(net, 100000);
     options.reorder_ppm = below(net, 300000);
     if (below(net, 3) == 0) options.bandwidth = 10000u << below(net, 12);
+    if (!strikes(net, "bad links")) return;
     hdi_mutex_lock(&net->lock);
     hdi_link_set(net, NULL, NULL, &options);
     hdi_mutex_unlock(&net->lock);
@@ -239,14 +245,14 @@ static void bad_disks(struct hdi_net *net)
     options.read_ppm = below(net, 20000);
     options.write_ppm = below(net, 20000);
     options.sync_ppm = below(net, 20000);
-    set_disks(net, NULL, &options);
+    if (strikes(net, "bad disks")) set_disks(net, NULL, &options);
 }
 
 static void cut_some(struct hdi_net *net)
 {
     struct hd_sim_host *a = any_host(net), *b = below(net, 2) ? NULL : any_host(net);
     const bool one_way = below(net, 2);
-    if (a == b) return;
+    if (a == b || !strikes(net, "network cut")) return;
     hdi_mutex_lock(&net->lock);
     hdi_link_cut(net, a, b, true);
     if (!one_way) hdi_link_cut(net, b, a, true);
@@ -269,7 +275,7 @@ static void reset_one(struct hdi_net *net)
     if (count > 0) {
         struct hdi_list *link = net->conns.next;
         for (unsigned i = below(net, count); i > 0; i--) link = link->next;
-        hdi_conn_reset(net, conn_of(link));
+        if (strikes(net, "connection reset")) hdi_conn_reset(net, conn_of(link));
     }
     hdi_mutex_unlock(&net->lock);
 }
@@ -277,7 +283,7 @@ static void reset_one(struct hdi_net *net)
 static void crash_some(struct hdi_net *net)
 {
     struct hd_sim_host *host = any_host(net);
-    if (host->boot) (void)hdi_host_crash(host); /* Or it is down. */
+    if (host->boot && strikes(net, "host crashed")) (void)hdi_host_crash(host); /* Or it is down. */
 }
 
 static void restart_some(struct hdi_net *net, bool all)
@@ -362,7 +368,8 @@ static int begin_chaos(struct hdi_net *net, unsigned kinds)
     if (kinds & HD_SIM_CHAOS_DISKS) bad_disks(net);
     if (!(kinds & HD_SIM_CHAOS_NAMES)) return 0;
     const uint32_t ppm = below(net, 300000);
-    return hd_sim_name_fault(NULL, -EAGAIN, ppm, some_time(net));
+    const int64_t delay_ns = some_time(net);
+    return strikes(net, "bad names") ? hd_sim_name_fault(NULL, -EAGAIN, ppm, delay_ns) : 0;
 }
 
 int hd_sim_chaos(unsigned kinds, int64_t duration_ns)

@@ -285,7 +285,7 @@ static void end_sockets(struct hdi_net *net, const struct hdi_life *life)
 
 static void cancel_one(struct hd_task *task, void *life)
 {
-    if (hdi_local_of(task, &life_key) == life) hd_cancel(task);
+    if (hdi_local_of(task, &life_key) == life) hdi_task_cancel(task);
 }
 
 int hdi_host_crash(struct hd_sim_host *host)

@@ -154,7 +154,7 @@ static int64_t resending(struct hdi_net *net, struct hdi_packet *packet, uint64_
     int64_t delay_ns = 0;
     for (unsigned i = 0; i < RESENDS_MAX; i++) {
         const uint64_t draw = hdi_net_draw(net, HDI_PURPOSE_NET_LINK, key, n + 1 + i);
-        if (!hdi_net_chance(draw, options->loss_ppm)) break;
+        if (!hdi_net_strikes(net, draw, options->loss_ppm, "packet lost, sent again")) break;
         packet->resent = true;
         delay_ns += options->resend_ns << i;
     }
@@ -176,7 +176,9 @@ void hdi_link_send(struct hdi_net *net, struct hdi_packet *packet)
     end->last_ns = at_ns;
     hdi_net_event_add(net, &packet->event, at_ns);
     const uint64_t fate = hdi_net_draw(net, HDI_PURPOSE_NET_LINK, key, n + DRAWS - 1);
-    if (hdi_net_chance(fate, options.reset_ppm)) hdi_conn_reset(net, packet->conn);
+    if (hdi_net_strikes(net, fate, options.reset_ppm, "connection reset")) {
+        hdi_conn_reset(net, packet->conn);
+    }
 }
 
 void hdi_link_send_dgram(struct hdi_net *net, struct hdi_packet *packet, uint64_t key, uint64_t n)
@@ -189,19 +191,23 @@ void hdi_link_send_dgram(struct hdi_net *net, struct hdi_packet *packet, uint64_
     }
     packet->droppable = true;
     int64_t at_ns = departure(net, packet, options.bandwidth) + options.latency_ns;
-    if (hdi_net_chance(draws[DOUBLED], options.duplicate_ppm)) {
+    if (hdi_events_room(&net->events) < 2) { /* a full queue */
+        hdi_packet_free(net, packet);
+        return;
+    }
+    if (hdi_net_strikes(net, draws[DOUBLED], options.duplicate_ppm, "datagram doubled")) {
         struct hdi_packet *twin = hdi_packet_new(packet->bytes);
         memcpy(twin, packet, sizeof(*packet) + packet->bytes);
         hdi_list_init(&twin->link);
         const int64_t late_ns = up_to(draws[HOW_LATE], 2 * options.latency_ns);
         hdi_net_event_add(net, &twin->event, at_ns + late_ns);
     }
-    if (hdi_net_chance(draws[LOST], options.loss_ppm)) {
+    if (hdi_net_strikes(net, draws[LOST], options.loss_ppm, "datagram lost")) {
         hdi_packet_free(net, packet);
         return;
     }
     at_ns += up_to(draws[JITTER], options.jitter_ns);
-    if (hdi_net_chance(draws[LATE], options.reorder_ppm)) {
+    if (hdi_net_strikes(net, draws[LATE], options.reorder_ppm, "datagram late")) {
         at_ns += 1 + up_to(draws[HOW_LATE], 10 * (options.latency_ns + options.jitter_ns));
     }
     hdi_net_event_add(net, &packet->event, at_ns);

@@ -166,7 +166,7 @@ int hdi_net_resolve(struct hd_runtime *runtime, const char *name, struct sockadd
     int result;
     if (hdi_life_self(net)->dead) {
         result = -EAGAIN;
-    } else if (fault && hdi_net_chance(draw, fault->ppm)) {
+    } else if (fault && hdi_net_strikes(net, draw, fault->ppm, "name not resolved")) {
         result = fault->err;
     } else {
         result = resolve(net, name, addrs, max);

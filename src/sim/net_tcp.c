@@ -188,6 +188,14 @@ static void room_again(struct hdi_net *net, struct hdi_end *end)
     hdi_sock_tell(net, sock, HDI_READY_OUT);
 }
 
+void hdi_conns_room_again(struct hdi_net *net)
+{
+    for (struct hdi_list *link = net->conns.next; link != &net->conns; link = link->next) {
+        struct hdi_conn *conn = hdi_container_of(link, struct hdi_conn, link);
+        for (unsigned i = 0; i < 2; i++) room_again(net, &conn->ends[i]);
+    }
+}
+
 static void arrive_ack(struct hdi_net *net, struct hdi_packet *packet)
 {
     struct hdi_end *end = &packet->conn->ends[packet->end];

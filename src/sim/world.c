@@ -7,9 +7,14 @@
  * in the order HD_SIM_WORKERS, which worker, is drawn from one generator; all queues, words
  * and counters are the ones of the live world.
  *
- * Time passes by STEP_NS a run, so that a program that watches the clock sees it move,
- * and jumps to the next timer, the next event of the network, or the deadline of a waiting thread,
- * when nothing can run.
+ * Time passes by a tick (options.sim_tick_ns) a run, so that a program that watches the clock sees
+ * it move, and jumps to the next timer, the next event of the network, or the deadline of a waiting
+ * thread, when nothing can run: ticks that nothing needs are not there.
+ *
+ * Timers that run and what the network has under way are the events. When there are
+ * options.sim_events_max of them no task runs until there are fewer: time goes from event to event.
+ * They are counted only now and then: with c of m events after (m - c) / 2 steps more, as a step
+ * adds hardly ever more than two. The network, which may add many, has the same limit for itself.
  *
  * Other OS threads may take part, at the price of determinism: only one drives at a
  * time, and the others wait for events. Level D3 holds while one thread does it all.
@@ -21,8 +26,8 @@
 #include "sched/find.h"
 #include "sched/runtime.h"
 #include "sim/net.h"
-
-#define STEP_NS 1000
+#include "sim/schedule.h"
+#include "sim/warn.h"
 
 /* Relaxed: only the driver writes it, and others want a number, not an order. */
 static int64_t sim_now(struct hd_runtime *runtime)
@@ -51,11 +56,12 @@ static void sim_stop(struct hd_dispatcher *dispatcher)
     (void)dispatcher;
 }
 
-/* Something happened that a waiting thread may have waited for. */
+/* Something happened that a waiting thread may have waited for. Always counted: a thread that comes
+ * later reads the count before its word. */
 static void announce(struct hd_runtime *runtime)
 {
     hdi_fetch_add_acq_rel(&runtime->sim.event, 1);
-    hdi_futex_wake(&runtime->sim.event, INT32_MAX);
+    if (hdi_load_acquire(&runtime->sim.foreign)) hdi_futex_wake(&runtime->sim.event, INT32_MAX);
 }
 
 static bool driving(struct hd_runtime *runtime)
@@ -89,24 +95,36 @@ static void sim_rouse(struct hdi_worker *worker)
 static void sim_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word)
 {
     (void)word; /* Threads wait for events, and look at their word then. */
-    /* Always counted: a thread that comes later reads the count before its word. */
-    hdi_fetch_add_acq_rel(&runtime->sim.event, 1);
-    if (hdi_load_acquire(&runtime->sim.foreign)) hdi_futex_wake(&runtime->sim.event, INT32_MAX);
+    announce(runtime);
 }
 
 /* Time ends just before HD_FOREVER, and does not turn round. */
-static void pass_time(struct hd_runtime *runtime)
+void hdi_world_pass_time(struct hd_runtime *runtime)
 {
-    const int64_t now_ns = sim_now(runtime);
-    set_now(runtime, now_ns < INT64_MAX - STEP_NS ? now_ns + STEP_NS : INT64_MAX - 1);
+    const int64_t now_ns = sim_now(runtime), tick_ns = runtime->options.sim_tick_ns;
+    set_now(runtime, now_ns < INT64_MAX - tick_ns ? now_ns + tick_ns : INT64_MAX - 1);
+}
+
+/* The driver runs as this worker. Returns what it was: it may be a fiber of another runtime. */
+static void *enter(struct hd_runtime *runtime, struct hdi_worker *worker)
+{
+    void *outer = hdi_thread_self();
+    hdi_worker_enter(worker);
+    worker->exec.coarse_ns = sim_now(runtime);
+    return outer;
+}
+
+static void leave(struct hdi_worker *worker, void *outer)
+{
+    hdi_worker_leave(worker);
+    hdi_thread_set_self(outer);
+    hdi_jobs_enter(outer);
 }
 
 /* One worker's turn. Returns whether it ran a task. */
 static bool turn(struct hd_runtime *runtime, struct hdi_worker *worker)
 {
-    void *outer = hdi_thread_self(); /* The driver may be a fiber of another runtime. */
-    hdi_worker_enter(worker);
-    worker->exec.coarse_ns = sim_now(runtime);
+    void *outer = enter(runtime, worker);
     hdi_keeper_poll(worker);
     hdi_find_gather(worker);
     struct hd_task *task = worker->handed;
@@ -118,11 +136,9 @@ static bool turn(struct hd_runtime *runtime, struct hdi_worker *worker)
         worker->exec.ops = 0;
         hdi_worker_run(worker, task);
         if (runtime->sim.ran) runtime->sim.ran(task);
-        pass_time(runtime);
+        hdi_world_pass_time(runtime);
     }
-    hdi_worker_leave(worker);
-    hdi_thread_set_self(outer);
-    hdi_jobs_enter(outer);
+    leave(worker, outer);
     return task != NULL;
 }
 
@@ -162,6 +178,145 @@ static bool step(struct hd_runtime *runtime)
     return ran;
 }
 
+/* The next timer, or event of the network. */
+static int64_t next_timer(struct hd_runtime *runtime)
+{
+    struct hdi_net *net = hdi_load_acquire(&runtime->sim.net); /* N */
+    int64_t earliest_ns = net ? hdi_net_next(net) : INT64_MAX;
+    hdi_mutex_lock(&runtime->list);
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
+        const int64_t next_ns = hdi_keeper_next(d);
+        if (next_ns < earliest_ns) earliest_ns = next_ns;
+    }
+    hdi_mutex_unlock(&runtime->list);
+    return earliest_ns;
+}
+
+/* ---- with a schedule ---- */
+
+static void fire_timers(struct hd_runtime *runtime)
+{
+    const int64_t now_ns = sim_now(runtime);
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
+        for (unsigned i = 0; i < d->worker_count; i++) {
+            struct hdi_worker *worker = &d->workers[i];
+            struct hdi_timers *timers = &worker->timers;
+            if (!timers->unpublished && hdi_load_relaxed(&timers->next_ns) > now_ns) continue;
+            void *outer = enter(runtime, worker);
+            hdi_keeper_poll(worker);
+            leave(worker, outer);
+        }
+    }
+}
+
+/* As on a slow machine: to the next timer, though tasks are ready. */
+static void let_time_pass(struct hd_runtime *runtime, struct hdi_schedule *schedule)
+{
+    const int64_t next_ns = next_timer(runtime);
+    if (next_ns == INT64_MAX || next_ns <= sim_now(runtime)) return;
+    if (hdi_schedule_passes(schedule)) set_now(runtime, next_ns);
+}
+
+/* What a driver waits for. */
+struct goal {
+    _Atomic(uint32_t) *word;
+    uint32_t expected;
+    int64_t deadline_ns;
+};
+
+static struct hd_task *next_scheduled(struct hdi_schedule *schedule)
+{
+    struct hdi_worker *worker = schedule->host;
+    struct hd_task *task = worker ? worker->handed : NULL;
+    if (!task) return hdi_schedule_next(schedule);
+    worker->handed = NULL; /* chosen already */
+    return task;
+}
+
+static void run_scheduled(struct hd_runtime *runtime, struct hdi_schedule *schedule,
+                          struct hdi_worker *worker, struct hd_task *task)
+{
+    worker->exec.ops = 0;
+    hdi_worker_run(worker, task);
+    if (runtime->sim.ran) runtime->sim.ran(task);
+    if (hdi_unlikely(schedule->careful)) hdi_schedule_left(schedule, worker);
+    hdi_world_pass_time(runtime);
+    worker->exec.coarse_ns = sim_now(runtime);
+}
+
+/* Whether the next task can be run at once: nothing but tasks of this worker is concerned. */
+static bool goes_on(struct hd_runtime *runtime, const struct hdi_schedule *schedule,
+                    struct hdi_worker *worker, const struct goal *goal)
+{
+    const int64_t now_ns = sim_now(runtime);
+    if (!schedule->direct || hdi_load_acquire(goal->word) != goal->expected) return false;
+    if (now_ns >= goal->deadline_ns || hdi_load_relaxed(&runtime->sim.net)) return false; /* ours */
+    if (worker->timers.unpublished || runtime->sim.looks == 0) return false;
+    return hdi_load_relaxed(&worker->timers.next_ns) > now_ns && !hdi_schedule_over(schedule);
+}
+
+/* Run the task that the schedule has next, those it switches to at points, and as many after them
+ * as need nothing else. Returns false if none is ready. */
+static bool step_scheduled(struct hd_runtime *runtime, struct hdi_schedule *schedule,
+                           const struct goal *goal)
+{
+    if (schedule->clock) let_time_pass(runtime, schedule);
+    fire_timers(runtime);
+    struct hd_task *task = next_scheduled(schedule);
+    if (!task) return false;
+    struct hdi_worker *worker = schedule->host;
+    schedule->due_ns = next_timer(runtime);
+    void *outer = enter(runtime, worker);
+    run_scheduled(runtime, schedule, worker, task);
+    while (goes_on(runtime, schedule, worker, goal) && (task = next_scheduled(schedule))) {
+        if (schedule->host != worker) { /* The last one has made another dispatcher. */
+            schedule->host->handed = task;
+            break;
+        }
+        runtime->sim.looks--;
+        schedule->due_ns = hdi_load_relaxed(&worker->timers.next_ns);
+        run_scheduled(runtime, schedule, worker, task);
+    }
+    leave(worker, outer);
+    return true;
+}
+
+/* ---- events ---- */
+
+static size_t count_events(struct hd_runtime *runtime)
+{
+    struct hdi_net *net = hdi_load_acquire(&runtime->sim.net); /* N */
+    size_t count = net ? hdi_net_count(net) : 0;
+    hdi_mutex_lock(&runtime->list);
+    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
+        for (unsigned i = 0; i < d->worker_count; i++) {
+            struct hdi_timers *timers = &d->workers[i].timers;
+            hdi_lock_take(&timers->lock);
+            count += hdi_wheel_count(&timers->wheel);
+            hdi_lock_give(&timers->lock);
+        }
+    }
+    hdi_mutex_unlock(&runtime->list);
+    if (count > runtime->sim.depth_max) runtime->sim.depth_max = count;
+    return count;
+}
+
+/* Whether tasks may run. */
+static __attribute__((noinline, cold)) void look_at_events(struct hd_runtime *runtime)
+{
+    struct hdi_sim_state *sim = &runtime->sim;
+    const size_t count = count_events(runtime), most = runtime->options.sim_events_max;
+    const bool full = count >= most;
+    sim->looks = full ? 0 : (most - count) / 2;
+    if (full == sim->full) return;
+    sim->full = full;
+    sim->pauses += full;
+    hdi_sim_warn(runtime, 0,
+                 full ? "%zu events, as many as may be: no task runs until there is room"
+                      : "%zu events: tasks run again",
+                 count);
+}
+
 /* Nothing is ready, as when the last worker parks: tell whoever drains, once. Returns
  * whether there was news. */
 static bool fall_asleep(struct hd_runtime *runtime)
@@ -194,33 +349,27 @@ static void run_network(struct hd_runtime *runtime)
     struct hdi_net *net = hdi_load_acquire(&runtime->sim.net); /* N */
     if (!net || hdi_net_next(net) > sim_now(runtime)) return;
     struct hdi_worker *worker = &runtime->main.workers[0];
-    void *outer = hdi_thread_self();
-    hdi_worker_enter(worker);
-    worker->exec.coarse_ns = sim_now(runtime);
+    void *outer = enter(runtime, worker);
     hdi_net_run(net);
-    hdi_worker_leave(worker);
-    hdi_thread_set_self(outer);
-    hdi_jobs_enter(outer);
+    leave(worker, outer);
 }
 
 static void sim_end(struct hd_runtime *runtime)
 {
     struct hdi_net *net = hdi_load_acquire(&runtime->sim.net); /* N */
-    if (net) hdi_net_end(net);
+    if (!net) return;
+    hdi_net_end(net);
+    hdi_store_relaxed(&runtime->sim.net, NULL); /* One thread is left. */
 }
 
-/* The next timer, or event of the network. */
-static int64_t next_timer(struct hd_runtime *runtime)
+/* Each at its own time. */
+static void warn_of_waits(struct hd_runtime *runtime, int64_t until_ns)
 {
-    struct hdi_net *net = hdi_load_acquire(&runtime->sim.net); /* N */
-    int64_t earliest_ns = net ? hdi_net_next(net) : INT64_MAX;
-    hdi_mutex_lock(&runtime->list);
-    for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
-        const int64_t next_ns = hdi_keeper_next(d);
-        if (next_ns < earliest_ns) earliest_ns = next_ns;
+    struct hdi_schedule *schedule = runtime->sim.schedule;
+    for (int64_t at_ns; (at_ns = hdi_waits_next(schedule)) <= until_ns;) {
+        if (at_ns > sim_now(runtime)) set_now(runtime, at_ns);
+        hdi_waits_warn(schedule);
     }
-    hdi_mutex_unlock(&runtime->list);
-    return earliest_ns;
 }
 
 /* Nothing is ready: time jumps to when something is. With other threads about, one of them
@@ -234,19 +383,40 @@ static int wait_for_others(struct hd_runtime *runtime, uint32_t event, int64_t d
     } else if (wait_for_event(runtime, event, until_ns) != -ETIMEDOUT) {
         return 0;
     }
-    if (until_ns > sim_now(runtime)) set_now(runtime, until_ns);
+    if (until_ns > sim_now(runtime)) {
+        (void)count_events(runtime); /* There are most of them when all wait. */
+        if (runtime->sim.schedule) warn_of_waits(runtime, until_ns);
+        set_now(runtime, until_ns);
+        if (runtime->sim.schedule) hdi_schedule_jumped(runtime->sim.schedule);
+    }
     return timer_ns <= deadline_ns ? 0 : -ETIMEDOUT;
 }
 
-/* Context: holder of sim.drive. */
-static int drive(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t expected,
-                 int64_t deadline_ns)
+/* Tasks are ready, but may not run: go on to the next event. */
+static int let_events_happen(struct hd_runtime *runtime, uint32_t event, int64_t deadline_ns)
 {
-    while (hdi_load_acquire(word) == expected) {
+    fire_timers(runtime);
+    return next_timer(runtime) <= sim_now(runtime) ? 0
+                                                   : wait_for_others(runtime, event, deadline_ns);
+}
+
+/* Context: holder of sim.drive. */
+static int drive(struct hd_runtime *runtime, const struct goal *goal)
+{
+    struct hdi_schedule *schedule = runtime->sim.schedule;
+    const int64_t deadline_ns = goal->deadline_ns;
+    while (hdi_load_acquire(goal->word) == goal->expected) {
         if (sim_now(runtime) >= deadline_ns) return -ETIMEDOUT;
         const uint32_t event = hdi_load_acquire(&runtime->sim.event);
         run_network(runtime);
-        if (step(runtime)) {
+        if (schedule && hdi_schedule_over(schedule)) return -EDEADLK;
+        if (hdi_unlikely(runtime->sim.looks-- == 0)) look_at_events(runtime);
+        if (hdi_unlikely(runtime->sim.full)) {
+            const int err = let_events_happen(runtime, event, deadline_ns);
+            if (err) return err;
+            continue;
+        }
+        if (schedule ? step_scheduled(runtime, schedule, goal) : step(runtime)) {
             hdi_store_relaxed(&runtime->sim.asleep, false); /* A hint until it is true. */
             continue;
         }
@@ -262,12 +432,20 @@ static void report_deadlock(struct hd_runtime *runtime)
     if (runtime->options.deadlock != HD_DEADLOCK_REPORT) return;
     if (hdi_load_acquire(&runtime->closing)) return; /* What is left ends by a cancel. */
     struct hdi_worker *worker = &runtime->main.workers[0];
-    void *outer = hdi_thread_self();
-    hdi_worker_enter(worker);
+    void *outer = enter(runtime, worker);
     hdi_deadlock_report(worker);
-    hdi_worker_leave(worker);
-    hdi_thread_set_self(outer);
-    hdi_jobs_enter(outer);
+    leave(worker, outer);
+}
+
+/* Nothing can run any more; if that was not decided, it is a deadlock. */
+static void stuck(struct hd_runtime *runtime)
+{
+    struct hdi_schedule *schedule = runtime->sim.schedule;
+    if (schedule && hdi_schedule_over(schedule)) return;
+    report_deadlock(runtime);
+    if (schedule && schedule->judges && !hdi_load_acquire(&runtime->closing)) {
+        hdi_schedule_deadlock(schedule);
+    }
 }
 
 static int sim_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_t expected,
@@ -283,8 +461,9 @@ static int sim_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_
             struct hdi_overflow_thread overflow; /* Fibers run on this thread now. */
             const bool report =
                 runtime->options.report_overflow && hdi_overflow_thread_init(&overflow) == 0;
-            const int err = drive(runtime, word, expected, deadline_ns);
-            if (err == -EDEADLK) report_deadlock(runtime);
+            const struct goal goal = {word, expected, deadline_ns};
+            const int err = drive(runtime, &goal);
+            if (err == -EDEADLK) stuck(runtime);
             if (report) hdi_overflow_thread_fini(&overflow);
             hdi_mutex_unlock(&runtime->sim.drive);
             if (hdi_load_acquire(&runtime->sim.foreign)) announce(runtime);

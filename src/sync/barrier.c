@@ -74,7 +74,7 @@ static int meet(struct hdi_barrier *b)
 int hd_barrier_wait_until(hd_barrier *barrier, int64_t deadline)
 {
     struct hdi_barrier *b = barrier_of(barrier);
-    int err = hdi_wait_enter(deadline);
+    int err = hdi_wait_enter(deadline, b);
     if (err) return err;
     HD_CHECK_MSG(b->parties > 0, "a barrier is used before hd_barrier_init()");
     hdi_lock_take(&b->base.lock);
@@ -106,6 +106,7 @@ int hd_barrier_init(hd_barrier *barrier, uint32_t parties)
 
 void hd_barrier_fini(hd_barrier *barrier)
 {
+    hdi_gone(barrier);
     struct hdi_barrier *b = barrier_of(barrier);
     hdi_lock_take(&b->base.lock);
     const bool used = b->waiting > 0;

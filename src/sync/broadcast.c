@@ -54,6 +54,7 @@ hd_broadcast *hd_broadcast_create(size_t item_bytes, size_t capacity)
 
 void hd_broadcast_destroy(hd_broadcast *cast)
 {
+    hdi_gone(cast);
     if (!cast) return;
     hdi_lock_take(&cast->base.lock);
     const bool alone = hdi_list_empty(&cast->waiting);
@@ -76,6 +77,7 @@ static void wake_all(struct hd_broadcast *cast, struct hdi_wakeups *wakeups)
 
 int hd_broadcast_send(hd_broadcast *cast, const void *item)
 {
+    hdi_point(cast);
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
     int told = -EPIPE;
     hdi_lock_take(&cast->base.lock);
@@ -92,6 +94,7 @@ int hd_broadcast_send(hd_broadcast *cast, const void *item)
 
 int hd_broadcast_close(hd_broadcast *cast)
 {
+    hdi_point(cast);
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
     hdi_lock_take(&cast->base.lock);
     const bool was = cast->closed;

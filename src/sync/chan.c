@@ -329,7 +329,7 @@ static __attribute__((noinline)) int send_contended(struct hd_chan *chan, const 
 static __attribute__((noinline)) int send_attending(struct hd_chan *chan, const void *item,
                                                     int64_t deadline, struct hd_task *task)
 {
-    const int err = hdi_attend(task, HDI_COST_CHANNEL, deadline == HD_NOW);
+    const int err = hdi_attend(task, HDI_COST_CHANNEL, deadline == HD_NOW, chan);
     if (err) return err;
     hdi_lock_take(&chan->base.lock);
     return send_holding(chan, item, deadline, task);
@@ -485,7 +485,7 @@ static __attribute__((noinline)) int recv_contended(struct hd_chan *chan, void *
 static __attribute__((noinline)) int recv_attending(struct hd_chan *chan, void *item,
                                                     int64_t deadline, struct hd_task *task)
 {
-    const int err = hdi_attend(task, HDI_COST_CHANNEL, deadline == HD_NOW);
+    const int err = hdi_attend(task, HDI_COST_CHANNEL, deadline == HD_NOW, chan);
     if (err) return err;
     hdi_lock_take(&chan->base.lock);
     return recv_holding(chan, item, deadline, task);

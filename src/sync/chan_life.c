@@ -136,6 +136,7 @@ static void tell_all_left(struct hd_chan *chan)
 
 void hd_chan_destroy(hd_chan *chan)
 {
+    hdi_gone(chan);
     if (!chan) return;
     hdi_lock_take(&chan->base.lock); /* CHAN-4 */
     const bool alone = hdi_list_empty(&chan->receivers) && hdi_list_empty(&chan->senders);
@@ -159,6 +160,7 @@ static void end_waits(struct hdi_list *queue, struct hdi_wakeups *wakeups)
 
 int hd_chan_close(hd_chan *chan)
 {
+    hdi_point(chan);
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
     hdi_lock_take(&chan->base.lock);
     const bool was = chan->closed;

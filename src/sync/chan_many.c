@@ -19,11 +19,11 @@ static void *nth(const struct hd_chan *chan, const void *items, size_t i)
 
 /* How many of `most` items are moved at once: what the task, if it is METERED, has paid for. At
  * least one, or *err says why not. */
-static size_t pay(struct hd_task *task, size_t most, bool now, int *err)
+static size_t pay(const struct hd_chan *chan, struct hd_task *task, size_t most, bool now, int *err)
 {
     size_t paid = most < BATCH ? most : BATCH;
     if (!task) return paid;
-    *err = hdi_attend(task, HDI_COST_CHANNEL, now);
+    *err = hdi_attend(task, HDI_COST_CHANNEL, now, chan);
     if (*err) return 0;
     const size_t credit = task->credit.channel > 0 ? (size_t)task->credit.channel : 0;
     if (paid > 1 + credit) paid = 1 + credit;
@@ -57,11 +57,11 @@ ptrdiff_t hd_chan_send_many_until(hd_chan *chan, const void *items, size_t count
                                   int64_t deadline)
 {
     struct hd_task *task = hdi_task_metered();
-    int err = task && count > 0 ? 0 : hdi_wait_enter(deadline);
+    int err = task && count > 0 ? 0 : hdi_wait_enter(deadline, chan);
     if (task && task->kind != HDI_TASK_FIBER && deadline != HD_NOW) return -EINVAL;
     size_t sent = 0;
     while (sent < count && !err) {
-        const size_t paid = pay(task, count - sent, deadline == HD_NOW, &err);
+        const size_t paid = pay(chan, task, count - sent, deadline == HD_NOW, &err);
         if (paid == 0) break;
         const size_t some = send_some(chan, nth(chan, items, sent), paid, deadline, &err);
         settle(task, paid, some);
@@ -82,7 +82,7 @@ static size_t recv_available(hd_chan *chan, void *items, size_t count, struct hd
     int err = 0;
     do {
         struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
-        paid = pay(task, count - got, true, &err);
+        paid = pay(chan, task, count - got, true, &err);
         if (paid == 0) break;
         hdi_lock_take(&chan->base.lock);
         batch = hdi_chan_recv_batch(chan, nth(chan, items, got), paid, &wakeups);
@@ -98,7 +98,7 @@ ptrdiff_t hd_chan_recv_many_until(hd_chan *chan, void *items, size_t count, int6
 {
     struct hd_task *task = hdi_task_metered();
     if (!task || count == 0) {
-        const int err = hdi_wait_enter(deadline);
+        const int err = hdi_wait_enter(deadline, chan);
         if (err || count == 0) return err;
         const size_t got = recv_available(chan, items, count, NULL);
         if (got > 0) return (ptrdiff_t)got;

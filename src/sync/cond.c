@@ -102,7 +102,7 @@ int hd_cond_wait_until(hd_cond *cond, hd_mutex *mutex, int64_t deadline)
     const uint64_t self = hdi_holder_self();
     HD_CHECK_MSG(hdi_sync_mutex_held_by(m, self),
                  "a condition is waited for without holding its mutex");
-    int err = hdi_wait_enter(deadline);
+    int err = hdi_wait_enter(deadline, NULL);
     if (!err && deadline == HD_NOW) err = -EAGAIN;
     if (err) return err;
     /* Relaxed: whoever changes the condition after us has the mutex after us, and counts
@@ -121,8 +121,12 @@ int hd_cond_wait(hd_cond *cond, hd_mutex *mutex)
 
 void hd_cond_signal(hd_cond *cond)
 {
+    hdi_point(cond);
     struct hdi_cond *cv = cond_of(cond);
-    if (!(hdi_fetch_add_acq_rel(&cv->word, SIGNAL) & WAITERS)) return;
+    if (!(hdi_fetch_add_acq_rel(&cv->word, SIGNAL) & WAITERS)) {
+        hdi_unheard(cond);
+        return;
+    }
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
     hdi_lock_take(&cv->base.lock);
     for (struct hdi_node *node; (node = hdi_waitq_pop(&cv->queue));) {
@@ -135,8 +139,12 @@ void hd_cond_signal(hd_cond *cond)
 
 void hd_cond_broadcast(hd_cond *cond)
 {
+    hdi_point(cond);
     struct hdi_cond *cv = cond_of(cond);
-    if (!(hdi_fetch_add_acq_rel(&cv->word, SIGNAL) & WAITERS)) return;
+    if (!(hdi_fetch_add_acq_rel(&cv->word, SIGNAL) & WAITERS)) {
+        hdi_unheard(cond);
+        return;
+    }
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
     hdi_lock_take(&cv->base.lock);
     (void)hdi_fetch_and_acq_rel(&cv->word, ~WAITERS);
@@ -152,6 +160,7 @@ void hd_cond_init(hd_cond *cond)
 
 void hd_cond_fini(hd_cond *cond)
 {
+    hdi_gone(cond);
     struct hdi_cond *cv = cond_of(cond);
     hdi_lock_take(&cv->base.lock);
     const bool used = !hdi_waitq_empty(&cv->queue);

@@ -40,6 +40,7 @@ static struct hdi_group *group_of(hd_group *group)
 
 int hd_group_add(hd_group *group, uint32_t count)
 {
+    hdi_point(group);
     struct hdi_group *g = group_of(group);
     uint64_t seen = hdi_load_relaxed(&g->word); /* The CAS checks it. */
     do {
@@ -65,6 +66,7 @@ static __attribute__((noinline)) void done_slow(struct hdi_group *g)
 
 void hd_group_done(hd_group *group)
 {
+    hdi_point(group);
     struct hdi_group *g = group_of(group);
     uint64_t seen = hdi_load_relaxed(&g->word); /* The CAS checks it. */
     do {
@@ -88,7 +90,7 @@ static bool done_or_register(struct hdi_group *g)
 int hd_group_wait_until(hd_group *group, int64_t deadline)
 {
     struct hdi_group *g = group_of(group);
-    const int err = hdi_wait_enter(deadline);
+    const int err = hdi_wait_enter(deadline, g);
     if (err) return err;
     hdi_lock_take(&g->base.lock);
     if (done_or_register(g)) {
@@ -159,6 +161,7 @@ void hd_group_init(hd_group *group)
 
 void hd_group_fini(hd_group *group)
 {
+    hdi_gone(group);
     struct hdi_group *g = group_of(group);
     hdi_lock_take(&g->base.lock);
     const bool used = hdi_load_relaxed(&g->word) / ONE || !hdi_waitq_empty(&g->queue);

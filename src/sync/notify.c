@@ -70,6 +70,7 @@ static __attribute__((noinline)) void notify_slow(struct hdi_notify *n)
 
 void hd_notify_one(hd_notify *notify)
 {
+    hdi_point(notify);
     struct hdi_notify *n = notify_of(notify);
     uint32_t seen = hdi_load_relaxed(&n->state); /* The CAS checks it. */
     do {
@@ -83,6 +84,7 @@ void hd_notify_one(hd_notify *notify)
 
 void hd_notify_all(hd_notify *notify)
 {
+    hdi_point(notify);
     struct hdi_notify *n = notify_of(notify);
     /* A read-modify-write: what waits by then is seen. */
     if (hdi_fetch_add_acq_rel(&n->state, 0) != WAITING) return;
@@ -113,7 +115,7 @@ static bool take_or_register(struct hdi_notify *n)
 int hd_notify_wait_until(hd_notify *notify, int64_t deadline)
 {
     struct hdi_notify *n = notify_of(notify);
-    const int err = hdi_wait_enter(deadline);
+    const int err = hdi_wait_enter(deadline, n);
     if (err) return err;
     uint32_t seen = NOTIFIED;
     if (move(n, &seen, EMPTY)) return 0;
@@ -187,6 +189,7 @@ void hd_notify_init(hd_notify *notify)
 
 void hd_notify_fini(hd_notify *notify)
 {
+    hdi_gone(notify);
     struct hdi_notify *n = notify_of(notify);
     hdi_lock_take(&n->base.lock);
     const bool used = !hdi_waitq_empty(&n->queue);

@@ -126,7 +126,7 @@ int hd_once_call_until(hd_once *once, hd_fn *fn, void *arg, int64_t deadline)
 {
     struct hdi_once *o = once_of(once);
     if (hdi_likely(hd_once_done(once))) return 0;
-    int err = hdi_wait_enter(deadline);
+    int err = hdi_wait_enter(deadline, o);
     if (err) return err;
     const uint64_t self = hdi_holder_self();
     bool own = false;
@@ -161,6 +161,7 @@ void hd_once_init(hd_once *once)
 
 void hd_once_fini(hd_once *once)
 {
+    hdi_gone(once);
     struct hdi_once *o = once_of(once);
     hdi_lock_take(&o->base.lock);
     const uint64_t word = hdi_load_relaxed(&o->word);

@@ -49,6 +49,7 @@ static void tell_receiver(struct hdi_oneshot *one)
 
 int hd_oneshot_send(hd_oneshot *oneshot, const void *item)
 {
+    hdi_point(oneshot);
     struct hdi_oneshot *one = of(oneshot);
     hdi_lock_take(&one->base.lock);
     if (hdi_unlikely(one->closed || one->sent)) {
@@ -64,6 +65,7 @@ int hd_oneshot_send(hd_oneshot *oneshot, const void *item)
 
 int hd_oneshot_close(hd_oneshot *oneshot)
 {
+    hdi_point(oneshot);
     struct hdi_oneshot *one = of(oneshot);
     hdi_lock_take(&one->base.lock);
     const bool over = one->closed || one->sent;
@@ -130,7 +132,7 @@ HDI_ALWAYS_INLINE int receive(hd_oneshot *oneshot, void *item, int64_t deadline)
 {
     struct hdi_oneshot *one = of(oneshot);
     struct hd_task *task;
-    const int err = hdi_wait_enter_as(deadline, &task, HDI_COST_CHANNEL);
+    const int err = hdi_wait_enter_as(deadline, &task, HDI_COST_CHANNEL, one);
     if (hdi_unlikely(err)) return err;
     hdi_lock_take(&one->base.lock);
     if (one->sent || one->closed) {

@@ -143,6 +143,7 @@ static __attribute__((noinline)) void read_unlock_slow(struct hdi_rwlock *rw)
 
 void hd_rwlock_read_unlock(hd_rwlock *rwlock)
 {
+    hdi_point(rwlock);
     struct hdi_rwlock *rw = rwlock_of(rwlock);
     uint64_t seen = hdi_load_relaxed(&rw->word); /* The CAS checks it. */
     do {
@@ -174,6 +175,7 @@ static void write_unlock_as(struct hdi_rwlock *rw, uint64_t self)
 
 void hd_rwlock_write_unlock(hd_rwlock *rwlock)
 {
+    hdi_point(rwlock);
     write_unlock_as(rwlock_of(rwlock), hdi_holder_self());
 }
 
@@ -228,7 +230,7 @@ static __attribute__((noinline)) int lock_slow(struct hdi_rwlock *rw, uint64_t s
 int hd_rwlock_read_lock_until(hd_rwlock *rwlock, int64_t deadline)
 {
     struct hdi_rwlock *rw = rwlock_of(rwlock);
-    const int err = hdi_wait_enter(deadline);
+    const int err = hdi_wait_enter(deadline, rw);
     if (hdi_unlikely(err)) return err;
     uint64_t seen = hdi_load_relaxed(&rw->word); /* The CAS checks it. */
     while (hdi_likely(!(seen & (WAITERS | WRITER)) && READERS(seen) < READERS_MAX)) {
@@ -241,7 +243,7 @@ int hd_rwlock_write_lock_until(hd_rwlock *rwlock, int64_t deadline)
 {
     struct hdi_rwlock *rw = rwlock_of(rwlock);
     struct hd_task *task = hdi_task_self();
-    const int err = hdi_waitq_enter(task, deadline);
+    const int err = hdi_waitq_enter(task, deadline, rw);
     if (hdi_unlikely(err)) return err;
     const uint64_t self = hdi_holder_of(task);
     uint64_t seen = 0;
@@ -360,6 +362,7 @@ void hd_rwlock_init(hd_rwlock *rwlock)
 
 void hd_rwlock_fini(hd_rwlock *rwlock)
 {
+    hdi_gone(rwlock);
     struct hdi_rwlock *rw = rwlock_of(rwlock);
     hdi_lock_take(&rw->base.lock); /* RW-3 */
     const bool used = (hdi_load_relaxed(&rw->word) & ~WAITERS) || anyone_waits(rw);

@@ -100,6 +100,7 @@ static __attribute__((noinline)) int release_slow(struct hdi_sem *s, uint32_t pe
 
 int hd_sem_release(hd_sem *sem, uint32_t permits)
 {
+    hdi_point(sem);
     struct hdi_sem *s = sem_of(sem);
     uint64_t seen;
     if (hdi_likely(add(s, permits, &seen))) return 0;
@@ -168,7 +169,7 @@ static __attribute__((noinline)) int acquire_slow(struct hdi_sem *s, uint32_t pe
 int hd_sem_acquire_until(hd_sem *sem, uint32_t permits, int64_t deadline)
 {
     struct hdi_sem *s = sem_of(sem);
-    const int err = hdi_wait_enter(deadline);
+    const int err = hdi_wait_enter(deadline, s);
     if (hdi_unlikely(err)) return err;
     uint64_t seen;
     if (hdi_likely(take(s, permits, &seen))) return 0;
@@ -237,6 +238,7 @@ uint32_t hd_sem_permits(const hd_sem *sem)
 
 void hd_sem_close(hd_sem *sem)
 {
+    hdi_point(sem);
     struct hdi_sem *s = sem_of(sem);
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
     hdi_lock_take(&s->base.lock);
@@ -257,6 +259,7 @@ int hd_sem_init(hd_sem *sem, uint32_t permits)
 
 void hd_sem_fini(hd_sem *sem)
 {
+    hdi_gone(sem);
     struct hdi_sem *s = sem_of(sem);
     hdi_lock_take(&s->base.lock);
     const bool used = !hdi_waitq_empty(&s->queue);

@@ -193,7 +193,7 @@ int hd_mutex_lock_until(hd_mutex *mutex, int64_t deadline)
 {
     struct hdi_sync_mutex *m = hdi_sync_mutex_of(mutex);
     struct hd_task *task = hdi_task_self();
-    const int err = hdi_waitq_enter(task, deadline);
+    const int err = hdi_waitq_enter(task, deadline, m);
     if (hdi_unlikely(err)) return err;
     const uint64_t self = hdi_holder_of(task);
     uint64_t seen = hdi_load_relaxed(&m->word); /* The CAS checks it. */
@@ -298,6 +298,7 @@ void hdi_sync_mutex_unlock_as(struct hdi_sync_mutex *m, uint64_t self)
 
 void hd_mutex_unlock(hd_mutex *mutex)
 {
+    hdi_point(mutex);
     hdi_sync_mutex_unlock_as(hdi_sync_mutex_of(mutex), hdi_holder_self());
 }
 
@@ -389,6 +390,7 @@ void hd_mutex_init(hd_mutex *mutex)
 
 void hd_mutex_fini(hd_mutex *mutex)
 {
+    hdi_gone(mutex);
     struct hdi_sync_mutex *m = hdi_sync_mutex_of(mutex);
     if (HDI_MUTANT(mutex_fini_blind)) return;
     hdi_lock_take(&m->base.lock); /* MUTEX-3 */

@@ -79,9 +79,9 @@ static inline uint64_t hdi_holder_of_node(const struct hdi_node *node)
 }
 
 /* hdi_wait_enter() by one who knows the running task. */
-static inline int hdi_waitq_enter(struct hd_task *task, int64_t deadline)
+static inline int hdi_waitq_enter(struct hd_task *task, int64_t deadline, const void *object)
 {
-    return hdi_wait_enter_self(task, deadline, HDI_COST_CALL);
+    return hdi_wait_enter_self(task, deadline, HDI_COST_CALL, object);
 }
 
 /* A case on the stack of one who waits for one thing. */

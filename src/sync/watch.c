@@ -67,6 +67,7 @@ hd_watch *hd_watch_create(size_t item_bytes, const void *initial)
 
 void hd_watch_destroy(hd_watch *watch)
 {
+    hdi_gone(watch);
     if (!watch) return;
     hdi_lock_take(&watch->base.lock);
     const bool alone = hdi_list_empty(&watch->waiting);
@@ -104,6 +105,7 @@ static bool bring_spare(struct hd_watch *watch)
 
 int hd_watch_set(hd_watch *watch, const void *item)
 {
+    hdi_point(watch);
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
     struct hdi_watch_block *unused = NULL;
     hdi_lock_take(&watch->base.lock);
@@ -130,6 +132,7 @@ int hd_watch_set(hd_watch *watch, const void *item)
 
 int hd_watch_close(hd_watch *watch)
 {
+    hdi_point(watch);
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
     hdi_lock_take(&watch->base.lock);
     const bool was = watch->closed;
@@ -142,6 +145,7 @@ int hd_watch_close(hd_watch *watch)
 
 void hd_watch_get(hd_watch *watch, void *item)
 {
+    hdi_point(watch);
     hdi_lock_take(&watch->base.lock);
     copy_value(watch, item, watch->latest->value);
     hdi_lock_give(&watch->base.lock);

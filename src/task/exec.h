@@ -111,6 +111,50 @@ void hdi_sched_long_run(struct hdi_exec *exec);
 /* End the running fiber, whose result is in the task. Context: fiber. */
 noreturn void hdi_sched_exit(struct hdi_exec *exec);
 
+/* ---- what the simulation provides (sim/schedule.c) ---- */
+
+/* Runtimes of this process that have points, or are recorded or replayed. Relaxed: a task that is
+ * in one sees it. */
+extern _Atomic(uint32_t) hdi_schedules;
+
+void hdi_schedule_reach(const void *object, const void *place);
+
+/* A point (heddle/explore.h): the caller is about to do something with the object (NULL: unknown)
+ * that others can see. In a fiber, and where it may switch. Its place in the code is an address of
+ * its own, not that of the call, of which compilers make one or several as they like. */
+#define hdi_point(object)                                                                \
+    do {                                                                                 \
+        static const char place_ = 0;                                                    \
+        if (hdi_unlikely(hdi_load_relaxed(&hdi_schedules) > 0)) {                        \
+            hdi_schedule_reach((object), &place_);                                       \
+        }                                                                                \
+    } while (0)
+
+/* A signal came while nobody waited for it; a closed handle was used. */
+void hdi_schedule_unheard(const void *object);
+void hdi_schedule_stale(const char *what);
+
+/* The object ends: what comes to be at its place is another. */
+void hdi_schedule_gone(const void *object);
+
+static inline void hdi_gone(const void *object)
+{
+    if (hdi_unlikely(hdi_load_relaxed(&hdi_schedules) > 0)) hdi_schedule_gone(object);
+}
+
+static inline void hdi_unheard(const void *object)
+{
+    if (hdi_unlikely(hdi_load_relaxed(&hdi_schedules) > 0)) hdi_schedule_unheard(object);
+}
+
+static inline void hdi_stale(const char *what)
+{
+    if (hdi_unlikely(hdi_load_relaxed(&hdi_schedules) > 0)) hdi_schedule_stale(what);
+}
+
+/* The task yields. */
+void hdi_schedule_yields(struct hd_task *task);
+
 /* ---- what sync/hold.c provides ---- */
 
 /* The running fiber is about to leave while it holds locks of its thread. */

@@ -57,8 +57,9 @@ void hd_yield(void)
         struct hd_task *task = exec->current;
         const uint64_t word = hdi_load_relaxed(&task->word); /* A miss is asked again. */
         if (hdi_unlikely(word & (HDI_METERED | HDI_GIVE_WAY))) {
-            (void)hdi_attend(task, HDI_COST_CALL, true); /* It may always yield. */
+            (void)hdi_attend(task, HDI_COST_CALL, true, NULL); /* It may always yield. */
             if (word & HDI_GIVE_WAY) hdi_word_gave_way(&task->word);
+            hdi_schedule_yields(task);
         }
         hdi_fiber_leave(exec, HDI_AFTER_YIELD);
     }
@@ -70,7 +71,7 @@ int hd_park(void)
     if (!exec || !exec->current || exec->current->kind != HDI_TASK_FIBER) return -EINVAL;
     struct hd_task *task = exec->current;
     /* A cancel we miss here has set NOTIFIED, and the park will not sleep. */
-    const int err = hdi_attend(task, HDI_COST_CALL, false);
+    const int err = hdi_attend(task, HDI_COST_CALL, false, NULL);
     if (hdi_unlikely(err)) return err;
     exec = hdi_exec_self();
     if (!hdi_transition_take_notified(&task->word)) {

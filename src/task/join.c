@@ -162,7 +162,7 @@ static bool unregister_task(struct hd_task *task)
 
 static int join_from_fiber(struct hd_task *task, struct hd_task *self, int *result)
 {
-    const int err = is_complete(task) ? 0 : hdi_attend(self, HDI_COST_CALL, false);
+    const int err = is_complete(task) ? 0 : hdi_attend(self, HDI_COST_CALL, false, NULL);
     if (hdi_unlikely(err)) return err;
     while (!is_complete(task)) {
         if (hdi_word_cancelled(hdi_load_relaxed(&self->word))) return hdi_scope_code(self);

@@ -197,6 +197,9 @@ static inline bool hdi_credit_pay(struct hd_task *task, unsigned ops)
     return true;
 }
 
+/* task/wake.c: hd_cancel(), but no point. Context: any. */
+void hdi_task_cancel(struct hd_task *task);
+
 /* ---- what scopes provide to this layer (scope/) ---- */
 
 /* What a call costs, beside one op. */
@@ -208,13 +211,16 @@ enum hdi_cost {
 };
 
 /* The slow part of every call by a task whose word has one of HDI_ATTENTION: pay, give way if
- * asked to. `now`: the call only looks: it pays, but nothing else. Returns: 0; or why it may not go
+ * asked to, and in sim let others go first, if the schedule says so: `object` is what the call is
+ * about, or NULL. `now`: the call only looks: it pays, but nothing else (unless in sim there is an
+ * object). Returns: 0; or why it may not go
  * on: what hdi_scope_code() says, -EDQUOT. Context: the running task. */
-int hdi_scope_attend(struct hd_task *task, enum hdi_cost cost, bool now);
+int hdi_scope_attend(struct hd_task *task, enum hdi_cost cost, bool now, const void *object);
 
 /* The first thing in a call, which for most tasks is nothing, and for most others a payment out of
  * their credit. As above. */
-static inline int hdi_attend(struct hd_task *task, enum hdi_cost cost, bool now)
+static inline int hdi_attend(struct hd_task *task, enum hdi_cost cost, bool now,
+                             const void *object)
 {
     const uint64_t word = hdi_load_relaxed(&task->word); /* What is missed is seen next time. */
     if (hdi_likely(!(word & HDI_ATTENTION))) return 0;
@@ -223,7 +229,7 @@ static inline int hdi_attend(struct hd_task *task, enum hdi_cost cost, bool now)
         task->credit.channel--;
         return 0;
     }
-    return hdi_scope_attend(task, cost, now);
+    return hdi_scope_attend(task, cost, now, object);
 }
 
 /* What a wait that a cancel ended returns: -ECANCELED; -ETIMEDOUT if it was a deadline. Context:

@@ -46,11 +46,13 @@ hd_waker hd_waker_clone(hd_waker waker)
 
 void hd_waker_wake(hd_waker waker)
 {
+    hdi_point(waker.task);
     if (waker.task) act(waker.task, hdi_transition_to_notified(&waker.task->word, true));
 }
 
 void hd_waker_wake_keep(hd_waker waker)
 {
+    hdi_point(waker.task);
     if (waker.task) act(waker.task, hdi_transition_to_notified(&waker.task->word, false));
 }
 
@@ -59,10 +61,16 @@ void hd_waker_drop(hd_waker waker)
     if (waker.task) hdi_task_unref(waker.task);
 }
 
+void hdi_task_cancel(struct hd_task *task)
+{
+    act(task, hdi_transition_to_cancelled(&task->word));
+    hdi_scope_told(task);
+}
+
 void hd_cancel(hd_task *handle)
 {
-    act(handle, hdi_transition_to_cancelled(&handle->word));
-    hdi_scope_told(handle);
+    hdi_point(handle);
+    hdi_task_cancel(handle);
 }
 
 bool hd_cancelled(void)

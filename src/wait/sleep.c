@@ -17,7 +17,7 @@ static int ended(int which)
 int hd_sleep_until(int64_t deadline)
 {
     struct hdi_waiter waiter;
-    int err = hdi_wait_enter(HD_FOREVER);
+    int err = hdi_wait_enter(HD_FOREVER, NULL);
     if (!err) err = hdi_waiter_begin(&waiter, true);
     if (err) return err;
     if (deadline <= hdi_sched_now()) return 0;

@@ -15,7 +15,20 @@ void hdi_timers_init(struct hdi_timers *timers, int64_t now_ns)
     hdi_store_relaxed(&timers->lock.held, 0); /* Nobody else knows it yet. */
     hdi_store_relaxed(&timers->next_ns, INT64_MAX);
     timers->unpublished = false;
+    timers->fired = 0;
     hdi_wheel_init(&timers->wheel, now_ns);
+}
+
+void hdi_timers_rewind(struct hdi_timers *timers)
+{
+    if (timers->wheel.count > 0) {
+        hdi_timers_init(timers, 0);
+        return;
+    }
+    hdi_store_relaxed(&timers->next_ns, INT64_MAX);
+    timers->unpublished = false;
+    timers->fired = 0;
+    hdi_wheel_rewind(&timers->wheel);
 }
 
 /* Timers of scopes go to *due. */
@@ -65,6 +78,7 @@ static bool fire_some(struct hdi_timers *timers, int64_t now_ns, struct hdi_wake
         if (HDI_MUTANT(timer_fire_unlocked)) hdi_lock_take(&timers->lock);
         fired++;
     }
+    timers->fired += (uint64_t)fired;
     publish(timers);
     hdi_lock_give(&timers->lock);
     return fired == BATCH;

@@ -51,10 +51,14 @@ struct hdi_timers {
     struct hdi_lock lock;
     _Atomic(int64_t) next_ns; /* lock; anyone reads (TIMER-1) */
     bool unpublished;         /* owner: an insert was earlier than next_ns */
+    uint64_t fired;           /* lock */
     struct hdi_wheel wheel;   /* lock */
 };
 
 void hdi_timers_init(struct hdi_timers *timers, int64_t now_ns);
+
+/* The same at time 0, for one thread; what is left inside is forgotten. */
+void hdi_timers_rewind(struct hdi_timers *timers);
 
 /* The owner's loop should publish soon. Provided by sched/. */
 void hdi_sched_timers_changed(struct hdi_timers *timers);

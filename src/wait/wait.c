@@ -85,7 +85,7 @@ int hdi_wait_locked_until(const struct hdi_op *op, hd_case *c, int64_t deadline)
 
 int hdi_wait(const struct hdi_op *op, hd_case *c, int64_t deadline)
 {
-    const int err = hdi_wait_enter(deadline);
+    const int err = hdi_wait_enter(deadline, c->object);
     if (err) return err;
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
     struct hdi_lock *lock = &waitable_of(op, c)->lock;
@@ -357,7 +357,7 @@ static int finish_any(struct hdi_waiter *waiter, int which, int64_t deadline)
 int hdi_wait_any(hd_case *cases, size_t count, unsigned flags, int64_t deadline)
 {
     const int at = earliest(cases, count);
-    int err = hdi_wait_enter(deadline);
+    int err = hdi_wait_enter(deadline, NULL);
     if (err) return err;
     if (deadline == HD_NOW) return begin_any(NULL, cases, count, flags, at);
     struct hdi_waiter waiter;
@@ -420,7 +420,7 @@ int hdi_wait_poll(struct hdi_waiter *waiter, hd_case *cases, size_t count, unsig
     const bool cancelled = hd_cancelled();
     if (waiter->kind == HDI_WAITER_NONE) {
         struct hd_task *self = hdi_task_self();
-        const int err = hdi_attend(self, HDI_COST_CALL, deadline == HD_NOW);
+        const int err = hdi_attend(self, HDI_COST_CALL, deadline == HD_NOW, NULL);
         if (err) return err;
         const int had = begin_poll(waiter, cases, count, flags, deadline);
         if (had != -EAGAIN || deadline == HD_NOW) return had;

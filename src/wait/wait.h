@@ -60,26 +60,29 @@ struct hdi_op {
 };
 
 /* Whether the caller, whom it costs this, may wait at all: -ECANCELED, -ETIMEDOUT, -EDQUOT,
- * -EINVAL in a stackless task. With HD_NOW anyone may look who can pay. */
-static inline int hdi_wait_enter_self(struct hd_task *self, int64_t deadline, enum hdi_cost cost)
+ * -EINVAL in a stackless task. With HD_NOW anyone may look who can pay. `object`: for what, or NULL
+ * (hdi_attend). */
+static inline int hdi_wait_enter_self(struct hd_task *self, int64_t deadline, enum hdi_cost cost,
+                                      const void *object)
 {
     if (!self) return 0;
     const bool now = deadline == HD_NOW;
     if (hdi_unlikely(self->kind != HDI_TASK_FIBER) && !now) return -EINVAL;
-    return hdi_attend(self, cost, now);
+    return hdi_attend(self, cost, now, object);
 }
 
 /* The same; *task is the calling fiber; NULL on a thread, and with HD_NOW. */
-static inline int hdi_wait_enter_as(int64_t deadline, struct hd_task **task, enum hdi_cost cost)
+static inline int hdi_wait_enter_as(int64_t deadline, struct hd_task **task, enum hdi_cost cost,
+                                    const void *object)
 {
     struct hd_task *self = hdi_task_self();
     *task = deadline == HD_NOW ? NULL : self;
-    return hdi_wait_enter_self(self, deadline, cost);
+    return hdi_wait_enter_self(self, deadline, cost, object);
 }
 
-static inline int hdi_wait_enter(int64_t deadline)
+static inline int hdi_wait_enter(int64_t deadline, const void *object)
 {
-    return hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_CALL);
+    return hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_CALL, object);
 }
 
 /* wait/wait.c: the wait for `c` ended by `which`, and by no completer: leave the queue. Returns

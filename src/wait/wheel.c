@@ -23,6 +23,13 @@ void hdi_wheel_init(struct hdi_wheel *wheel, int64_t now_ns)
     }
 }
 
+void hdi_wheel_rewind(struct hdi_wheel *wheel)
+{
+    HDI_ASSERT(wheel->count == 0);
+    wheel->now = hdi_wheel_key_(0);
+    wheel->late = UINT64_MAX;
+}
+
 /* The earliest occupied slot of a wheel that is not empty; *start is the first key that
  * belongs there. */
 static unsigned earliest(const struct hdi_wheel *wheel, uint64_t *start)

@@ -76,6 +76,9 @@ struct hdi_wheel {
 
 void hdi_wheel_init(struct hdi_wheel *wheel, int64_t now_ns);
 
+/* Back to time 0. Context: it is empty. */
+void hdi_wheel_rewind(struct hdi_wheel *wheel);
+
 /* Take one node that is due at now_ns, or at the wheel's time if that is later: nodes
  * come in order of deadline, and equal ones in order of insertion. A late node counts as
  * of the wheel's time. Time moves to the deadline of what was taken, or to now_ns if

@@ -470,7 +470,7 @@ static int read_lines(void *arg)
         ssize_t n;
         /* Ever again give up, in the middle of a line or not. */
         in.deadline = hd_now(NULL) + 1;
-        while ((n = hd_read_line(&in, &line)) == -ETIMEDOUT) in.deadline = hd_now(NULL) + 1000;
+        while ((n = hd_read_line(&in, &line)) == -ETIMEDOUT) in.deadline = hd_now(NULL) + 20000;
         EXPECT(is(line, n, expected));
     }
     in.deadline = HD_FOREVER;

@@ -144,7 +144,7 @@ static int no_handles(void *arg)
     return 0;
 }
 
-TEST_IO(what_was_never_a_handle_is_none, options) { rt_run(no_handles, NULL, options); }
+TEST_IO(what_was_never_a_handle_is_none, options) { rt_run_plain(no_handles, NULL, options); }
 
 /* The system gives the lowest number that is free, so the next connection has the same one. */
 static int reused(void *arg)
@@ -177,7 +177,7 @@ static int reused(void *arg)
 
 TEST_IO(a_stale_handle_is_not_the_next_connection, options)
 {
-    rt_run(reused, NULL, options);
+    rt_run_plain(reused, NULL, options);
 }
 
 /* What was on its way to the old one stays away from the new one. */
@@ -207,7 +207,10 @@ static int no_old_data(void *arg)
     return 0;
 }
 
-TEST_IO(a_new_connection_has_nothing_of_the_old, options) { rt_run(no_old_data, NULL, options); }
+TEST_IO(a_new_connection_has_nothing_of_the_old, options)
+{
+    rt_run_plain(no_old_data, NULL, options);
+}
 
 /* ---- the other side, and what is left ---- */
 
@@ -234,7 +237,7 @@ static int close_is_seen(void *arg)
 
 TEST_IO(the_other_side_sees_the_end, options)
 {
-    rt_run(close_is_seen, NULL, options);
+    rt_run_plain(close_is_seen, NULL, options);
     const hd_options own = rt_workers(options, 1);
     rt_run(close_is_seen, NULL, &own);
 }
@@ -337,7 +340,7 @@ static int fights(void *arg)
 TEST_IO(one_of_many_closes, options)
 {
     const hd_options own = rt_workers(options, 4);
-    rt_run(fights, NULL, &own);
+    rt_run_plain(fights, NULL, &own);
 }
 
 /* ---- in sim: told of what is not there ---- */

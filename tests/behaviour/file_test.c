@@ -180,7 +180,7 @@ static int refused_calls(void *arg)
 
 TEST_IO(what_a_handle_does_not_allow_is_refused, options)
 {
-    rt_run(refused_calls, NULL, options);
+    rt_run_plain(refused_calls, NULL, options);
 }
 
 /* ---- names ---- */

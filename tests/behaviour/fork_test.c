@@ -27,7 +27,7 @@ TEST_WORLDS(trees_have_the_sums_of_serial_ones, options)
 {
     for (unsigned workers = 1; workers <= 8; workers++) {
         hd_options own = rt_workers(options, workers);
-        if (workers > 1) own.sim_order = HD_SIM_WORKERS;
+        if (workers > 1) rt_by_workers(&own);
         uint64_t seed = options->seed + workers;
         rt_run(check_trees, &seed, &own);
     }
@@ -38,7 +38,7 @@ TEST_WORLDS(trees_have_the_sums_of_serial_ones_under_every_policy, options)
     for (int policy = HD_POLICY_FAIR; policy <= HD_POLICY_PRIORITY; policy++) {
         hd_options own = rt_workers(options, 3);
         own.policy = (hd_policy)policy;
-        own.sim_order = HD_SIM_WORKERS;
+        rt_by_workers(&own);
         uint64_t seed = options->seed + (unsigned)policy;
         rt_run(check_trees, &seed, &own);
     }

@@ -66,6 +66,8 @@ static void fail_each(hd_fn *scenario, void (*tidy)(void), const hd_options *opt
 {
     unsigned most = 0;
     const unsigned fds = nets_count_fds();
+    hd_options own = *options;
+    own.sampler = NULL; /* They may use what they could not open. */
     for (plan.sweep = 0; plan.sweep < 2; plan.sweep++) {
         plan.target = 0;
         do {
@@ -73,7 +75,7 @@ static void fail_each(hd_fn *scenario, void (*tidy)(void), const hd_options *opt
             plan.target++;
             plan.hit = NULL;
             hdi_sys_fault = fail_nth;
-            const int err = hd_run(scenario, NULL, options);
+            const int err = hd_run(scenario, NULL, &own);
             hdi_sys_fault = NULL;
             if (tidy) tidy();
             const char *hit = plan.hit ? plan.hit : "nothing";

@@ -293,7 +293,7 @@ TEST_WORLDS(any_number_of_workers, options)
         for (int policy = HD_POLICY_FAIR; policy <= HD_POLICY_LOCAL; policy++) {
             hd_options own = rt_workers(options, widths[i]);
             own.policy = (hd_policy)policy;
-            own.sim_order = HD_SIM_WORKERS;
+            rt_by_workers(&own);
             hd_runtime *runtime = rt_create(&own);
             int tasks = 200;
             EXPECT_EQ(rt_join(rt_spawn(runtime, spread, &tasks)), 0);

@@ -90,7 +90,7 @@ TEST_WORLDS(counters_add_up_when_all_is_quiet, options)
     for (int i = 0; i < 4; i++) {
         hd_options own = rt_workers(options, i % 2 ? 3 : 1);
         own.policy = i / 2 ? HD_POLICY_LOCAL : HD_POLICY_FAIR;
-        own.sim_order = HD_SIM_WORKERS;
+        rt_by_workers(&own);
         hd_runtime *runtime = rt_create(&own);
         int row = 100;
         for (int k = 0; k < 5; k++) hd_detach(rt_spawn(runtime, spawn_row, &row));
@@ -110,7 +110,7 @@ TEST_WORLDS(a_thousand_spawns_in_a_row_overflow_the_local_queue, options)
     for (int policy = HD_POLICY_FAIR; policy <= HD_POLICY_LOCAL; policy++) {
         hd_options own = rt_workers(options, 1);
         own.policy = (hd_policy)policy;
-        own.sim_order = HD_SIM_WORKERS;
+        rt_by_workers(&own);
         hd_runtime *runtime = rt_create(&own);
         int row = 1000;
         hd_detach(rt_spawn(runtime, spawn_nothings, &row));
@@ -128,7 +128,7 @@ TEST_WORLDS(a_thousand_spawns_in_a_row_overflow_the_local_queue, options)
 TEST_WORLDS(a_short_row_does_not_overflow, options)
 {
     hd_options own = rt_workers(options, 1);
-    own.sim_order = HD_SIM_WORKERS;
+    rt_by_workers(&own);
     hd_runtime *runtime = rt_create(&own);
     int row = 250;
     hd_detach(rt_spawn(runtime, spawn_row, &row));
@@ -155,12 +155,19 @@ static int sleep_until_cancelled(void *arg)
     return 0;
 }
 
+static int until_30_sleep(void *arg)
+{
+    struct sleeper *sleeper = arg;
+    while (atomic_load(&sleeper->asleep) < 30) hd_yield();
+    return 0;
+}
+
 TEST_WORLDS(sleepers_are_alive, options)
 {
     hd_runtime *runtime = rt_create(options);
     struct sleeper sleeper = {.asleep = 0};
     for (int i = 0; i < 30; i++) hd_detach(rt_spawn(runtime, sleep_until_cancelled, &sleeper));
-    while (atomic_load(&sleeper.asleep) < 30) rt_await(runtime, &sleeper.asleep);
+    EXPECT_EQ(rt_join(rt_spawn(runtime, until_30_sleep, &sleeper)), 0);
     EXPECT_EQ(hd_runtime_drain(runtime, hd_now(runtime) + 1000000), -ETIMEDOUT);
     EXPECT_EQ(stats_of(runtime).alive, 30);
     EXPECT_EQ(hd_runtime_shutdown(runtime, HD_FOREVER), 0);

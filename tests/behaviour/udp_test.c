@@ -137,7 +137,7 @@ static int giving_up(void *arg)
     return 0;
 }
 
-TEST_IO(receiving_gives_up, options) { rt_run(giving_up, NULL, options); }
+TEST_IO(receiving_gives_up, options) { rt_run_plain(giving_up, NULL, options); }
 
 static int places(void *arg)
 {

@@ -11,7 +11,7 @@ static hd_options one_worker(const hd_options *options, hd_policy policy)
 {
     hd_options own = rt_workers(options, 1);
     own.policy = policy;
-    own.sim_order = HD_SIM_WORKERS;
+    rt_by_workers(&own);
     return own;
 }
 
@@ -176,7 +176,7 @@ TEST_WORLDS(hogs_that_yield_let_others_run, options)
     for (int i = 0; i < 8; i++) {
         hd_options own = rt_workers(options, i % 2 ? 3 : 1);
         own.policy = i / 2 % 2 ? HD_POLICY_LOCAL : HD_POLICY_FAIR;
-        own.sim_order = i / 4 ? HD_SIM_WORKERS : HD_SIM_RANDOM;
+        if (i / 4) rt_by_workers(&own);
         atomic_int flag = 0;
         rt_run(hogs_and_one, &flag, &own);
     }
@@ -187,7 +187,7 @@ TEST_WORLDS(hogs_let_injected_tasks_run, options)
     for (int i = 0; i < 4; i++) {
         hd_options own = rt_workers(options, 2);
         own.policy = i % 2 ? HD_POLICY_LOCAL : HD_POLICY_FAIR;
-        own.sim_order = i / 2 ? HD_SIM_WORKERS : HD_SIM_RANDOM;
+        if (i / 2) rt_by_workers(&own);
         atomic_int flag = 0;
         hd_runtime *runtime = rt_create(&own);
         hd_task *hogs[10];

@@ -2,7 +2,8 @@
  *
  * Prints one line for each of 1,000 seeds: the seed, and the digest of a program that
  * does a little of everything. Each seed runs twice in this process; a difference is an
- * error. scripts/determinism compares the lines between builds, compilers and machines.
+ * error. scripts/determinism compares the lines between builds, compilers and machines. Some of the
+ * seeds have a sampler, or are recorded, and the log's hash is part of the digest.
  *
  *   determinism [FIRST [COUNT]]
  */
@@ -10,14 +11,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <heddle.h>
 
-enum { SEEDS = 1000, FIBERS = 10, POLLS = 10, LEAVES = 4, ROUNDS = 4 };
+#include "parts.h"
 
-/* What the program itself saw, in order: a second digest, of effects. */
+enum { SEEDS = 1000, FIBERS = 10, POLLS = 10, LEAVES = 4, ROUNDS = 4 };
+enum { LOG_EVERY = 8, EXPLORE_EVERY = 20 };
+
 struct world {
-    uint64_t log;
+    struct trail trail;
     unsigned alive;
     hd_waker wakers[FIBERS + POLLS];
     hd_task *tasks[FIBERS + POLLS];
@@ -30,18 +34,22 @@ struct member {
     hd_task *child;
 };
 
-static void must(int err, int line)
+void must(int err, const char *file, int line)
 {
     if (err == 0) return;
-    fprintf(stderr, "line %d: error %d\n", line, err);
+    fprintf(stderr, "%s:%d: error %d\n", file, line, err);
     exit(1);
 }
-#define MUST(call) must((call), __LINE__)
 
-static void record(struct world *world, uint64_t what)
+void record(struct trail *trail, uint64_t what)
 {
-    world->log = (world->log ^ what) * UINT64_C(0x100000001b3);
-    world->log ^= world->log >> 31;
+    trail->hash = (trail->hash ^ what) * UINT64_C(0x100000001b3);
+    trail->hash ^= trail->hash >> 31;
+}
+
+static void note(struct world *world, uint64_t what)
+{
+    record(&world->trail, what);
 }
 
 /* Whom this member pokes next: fixed by its number and round, so that all randomness is
@@ -54,25 +62,27 @@ static unsigned other(const struct member *member, unsigned salt)
 static void poke(const struct member *member)
 {
     struct world *world = member->world;
-    const hd_waker waker = world->wakers[other(member, 1)];
-    if (!waker.task) return; /* It has not started yet, or has ended. */
+    const unsigned index = other(member, 1);
+    if (!world->wakers[index].task) return; /* It has not started yet, or has ended. */
+    const hd_waker waker = hd_waker_clone(world->wakers[index]);
     if (member->round % 2) {
         hd_waker_wake_keep(waker);
+        hd_waker_drop(waker);
     } else {
-        hd_waker_wake(hd_waker_clone(waker));
+        hd_waker_wake(waker);
     }
 }
 
 static void enter(const struct member *member)
 {
     member->world->wakers[member->index] = hd_waker_self();
-    record(member->world, hd_self_id());
+    note(member->world, hd_self_id());
 }
 
 static void leave(const struct member *member)
 {
     struct world *world = member->world;
-    record(world, UINT64_C(1) << 40 | member->index);
+    note(world, UINT64_C(1) << 40 | member->index);
     hd_waker_drop(world->wakers[member->index]);
     world->wakers[member->index] = (hd_waker){NULL};
     world->alive--;
@@ -82,16 +92,16 @@ static void leave(const struct member *member)
 static int leaf_fiber(void *arg)
 {
     struct world *world = arg;
-    record(world, UINT64_C(2) << 40 | hd_self_id());
+    note(world, UINT64_C(2) << 40 | hd_self_id());
     hd_yield();
-    record(world, (uint64_t)hd_now(NULL));
+    note(world, (uint64_t)hd_now(NULL));
     return (int)hd_self_id();
 }
 
 static hd_poll leaf_poll(void *state, int *result)
 {
     struct member *member = state;
-    record(member->world, UINT64_C(3) << 40 | hd_self_id());
+    note(member->world, UINT64_C(3) << 40 | hd_self_id());
     if (member->round++ < 1) {
         hd_waker_wake(hd_waker_self());
         return HD_PENDING;
@@ -118,7 +128,7 @@ static void have_children(struct member *member)
     for (int i = LEAVES - 1; i >= 0; i--) {
         int result = 0;
         const int err = hd_join(leaves[i], &result);
-        record(member->world, UINT64_C(4) << 40 | (uint64_t)(unsigned)(err ? err : result));
+        note(member->world, UINT64_C(4) << 40 | (uint64_t)(unsigned)(err ? err : result));
         if (err) hd_detach(leaves[i]);
     }
 }
@@ -137,7 +147,7 @@ static int member_fiber(void *arg)
             hd_yield();
             MUST(hd_unshield());
         }
-        record(member->world, hd_cancelled() ? 6 : 5);
+        note(member->world, hd_cancelled() ? 6 : 5);
         if (member->index % 4 == 0 && member->round == 3) (void)hd_park();
     }
     leave(member);
@@ -148,11 +158,11 @@ static hd_poll member_poll(void *state, int *result)
 {
     struct member *member = state;
     if (member->round == 0) enter(member);
-    record(member->world, UINT64_C(7) << 40 | member->round);
+    note(member->world, UINT64_C(7) << 40 | member->round);
     if (member->child) {
         if (hd_join_poll(member->child, result) == HD_PENDING) return HD_PENDING;
         member->child = NULL;
-        record(member->world, (uint64_t)(unsigned)*result);
+        note(member->world, (uint64_t)(unsigned)*result);
     }
     poke(member);
     if (member->round++ < ROUNDS) {
@@ -169,95 +179,18 @@ static hd_poll member_poll(void *state, int *result)
     return HD_READY;
 }
 
-/* ---- the network: a server that crashes and comes back, over bad links ---- */
+/* ---- the program ---- */
 
-static int serve(void *arg)
-{
-    struct world *world = arg;
-    hd_io listener, conn;
-    char buffer[300];
-    MUST(hd_tcp_listen(&listener, ":80", NULL));
-    record(world, UINT64_C(8) << 40);
-    while (hd_accept(listener, &conn, NULL) == 0) {
-        ssize_t n;
-        while ((n = hd_read(conn, buffer, sizeof(buffer))) > 0) {
-            record(world, UINT64_C(9) << 40 | (uint64_t)n);
-            if (hd_write_all(conn, buffer, (size_t)n, NULL) != 0) break;
-        }
-        record(world, UINT64_C(10) << 40 | (uint64_t)(unsigned)n);
-        hd_close(conn);
-    }
-    hd_close(listener);
-    return 0;
-}
+static hd_fn *const parts[] = {channels_fiber, nurseries_fiber, network_fiber, disk_fiber,
+                               jobs_fiber};
+enum { PARTS = sizeof(parts) / sizeof(parts[0]) };
 
-/* What comes back of a thousand bytes, in which pieces, when. */
-static void talk(struct world *world)
+/* Keeps waking who may sleep, until all have ended. */
+static void see_off(struct world *world)
 {
-    char buffer[1000] = {0};
-    const int64_t deadline = hd_after_ms(3000);
-    hd_io conn;
-    ssize_t n = hd_tcp_connect_until(&conn, "server:80", NULL, deadline);
-    record(world, (uint64_t)hd_now(NULL) ^ (uint64_t)n);
-    if (n) return;
-    n = hd_write_all_until(conn, buffer, sizeof(buffer), NULL, deadline);
-    for (size_t got = 0; n >= 0 && got < sizeof(buffer); got += (size_t)n) {
-        n = hd_read_until(conn, buffer, sizeof(buffer), deadline);
-        record(world, (uint64_t)hd_now(NULL) ^ (uint64_t)n);
-        if (n <= 0) break;
-    }
-    hd_close(conn);
-}
-
-static void send_datagrams(struct world *world)
-{
-    hd_io from, to;
-    hd_addr addr;
-    unsigned number;
-    MUST(hd_udp_open(&to, "127.0.0.1:53"));
-    MUST(hd_udp_open(&from, "127.0.0.1:0"));
-    MUST(hd_local_addr(to, &addr));
-    for (unsigned i = 0; i < 20; i++) {
-        record(world, (uint64_t)hd_send_to(from, &i, sizeof(i), &addr));
-    }
-    while (hd_recv_from_until(to, &number, sizeof(number), NULL, hd_after_ms(1000)) > 0) {
-        record(world, (uint64_t)hd_now(NULL) ^ number);
-    }
-    hd_close(from);
-    hd_close(to);
-}
-
-static int network_fiber(void *arg)
-{
-    struct world *world = arg;
-    hd_sim_host *server;
-    MUST(hd_sim_host_add(&server, "server", NULL, serve, world));
-    MUST(hd_sim_chaos(HD_SIM_CHAOS_ALL, 10 * HD_SECOND_NS));
-    send_datagrams(world);
-    for (unsigned i = 0; i < 6; i++) {
-        talk(world);
-        MUST(hd_sleep_ms(500));
-    }
-    return 0;
-}
-
-/* Spawns everybody, then keeps waking who may sleep until all have ended. */
-static int main_fiber(void *arg)
-{
-    struct world *world = arg;
-    struct member members[FIBERS + POLLS];
-    hd_task *network;
-    MUST(hd_spawn(&network, network_fiber, world));
-    world->alive = FIBERS + POLLS;
-    for (unsigned i = 0; i < FIBERS + POLLS; i++) {
-        members[i] = (struct member){.world = world, .index = i};
-        MUST(i % 2 ? hd_spawn(&world->tasks[i], member_fiber, &members[i])
-                   : hd_spawn_poll(&world->tasks[i], member_poll, &members[i], sizeof(members[i])));
-        if (i % 5 == 4) hd_yield();
-    }
     while (world->alive > 0) {
         for (unsigned i = 0; i < FIBERS + POLLS; i++) {
-            if (world->wakers[i].task) hd_waker_wake_keep(world->wakers[i]);
+            if (world->wakers[i].task) hd_waker_wake(hd_waker_clone(world->wakers[i]));
         }
         hd_yield();
     }
@@ -266,13 +199,38 @@ static int main_fiber(void *arg)
         hd_task *task = world->tasks[i];
         world->tasks[i] = NULL;
         MUST(hd_join(task, &result));
-        record(world, (uint64_t)(unsigned)result);
+        note(world, (uint64_t)(unsigned)result);
     }
-    return hd_join(network, NULL);
 }
 
-static uint64_t run_once(uint64_t seed)
+static int main_fiber(void *arg)
 {
+    struct world *world = arg;
+    struct member members[FIBERS + POLLS];
+    hd_task *tasks[PARTS];
+    for (unsigned i = 0; i < PARTS; i++) MUST(hd_spawn(&tasks[i], parts[i], &world->trail));
+    world->alive = FIBERS + POLLS;
+    for (unsigned i = 0; i < FIBERS + POLLS; i++) {
+        members[i] = (struct member){.world = world, .index = i};
+        MUST(i % 2 ? hd_spawn(&world->tasks[i], member_fiber, &members[i])
+                   : hd_spawn_poll(&world->tasks[i], member_poll, &members[i], sizeof(members[i])));
+        if (i % 5 == 4) hd_yield();
+    }
+    see_off(world);
+    for (unsigned i = 0; i < PARTS; i++) {
+        int result;
+        MUST(hd_join(tasks[i], &result));
+        note(world, (uint64_t)(unsigned)result);
+    }
+    return 0;
+}
+
+/* ---- one seed ---- */
+
+/* Both orders; of those that are chosen freely, each sampler, and none. */
+static hd_options options_of(uint64_t seed)
+{
+    static const char *const samplers[] = {NULL, "random", "pct:3", "pos", "urw", "cohort", "fair"};
     hd_options options = HD_OPTIONS_INIT;
     options.world = HD_WORLD_SIM;
     options.seed = seed;
@@ -280,27 +238,48 @@ static uint64_t run_once(uint64_t seed)
     options.policy = seed / 2 % 2 ? HD_POLICY_LOCAL : HD_POLICY_FAIR;
     options.workers = 2 + (unsigned)(seed / 4 % 4);
     options.poll_budget = 16; /* so that the adaptive interval has its part */
+    if (seed % 2) options.sampler = samplers[seed / 2 % (sizeof(samplers) / sizeof(samplers[0]))];
+    return options;
+}
+
+/* Every event of the run, with its time. */
+static void record_log(struct trail *trail, const char *path)
+{
+    hd_log *log;
+    MUST(hd_log_open(&log, path));
+    const hd_log_info *info = hd_log_about(log);
+    MUST(info->complete ? 0 : -EBADMSG);
+    record(trail, info->events);
+    for (size_t i = 0; i < sizeof(info->hash); i++) record(trail, info->hash[i]);
+    hd_log_close(log);
+}
+
+static uint64_t run_once(uint64_t seed, const char *path)
+{
+    hd_options options = options_of(seed);
+    const bool logged = seed % 2 && seed / 2 % LOG_EVERY == 0;
+    if (logged) options.record = path;
     hd_runtime *runtime;
     MUST(hd_runtime_create(&runtime, &options));
-    struct world world = {.log = 1};
+    struct world world = {.trail = {1}};
     hd_spawn_options into = HD_SPAWN_OPTIONS_INIT;
     into.runtime = runtime;
     hd_task *task;
     MUST(hd_spawn_with(&task, main_fiber, &world, &into));
     MUST(hd_join(task, NULL));
     MUST(hd_runtime_shutdown(runtime, HD_FOREVER)); /* The server waits for ever. */
-    record(&world, (uint64_t)hd_now(runtime));
-    const uint64_t digest = hd_runtime_digest(runtime);
+    note(&world, (uint64_t)hd_now(runtime));
+    note(&world, hd_runtime_digest(runtime));
     hd_runtime_destroy(runtime);
-    return digest ^ world.log;
+    if (logged) record_log(&world.trail, path);
+    if (seed % EXPLORE_EVERY == 0) explore(&world.trail, seed);
+    return world.trail.hash;
 }
 
-int main(int argc, char **argv)
+static int run_seeds(uint64_t first, uint64_t count, const char *path)
 {
-    const uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 0;
-    const uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 0) : SEEDS;
     for (uint64_t seed = first; seed < first + count; seed++) {
-        const uint64_t digest = run_once(seed), again = run_once(seed);
+        const uint64_t digest = run_once(seed, path), again = run_once(seed, path);
         printf("%" PRIu64 " %016" PRIx64 "\n", seed, digest);
         if (digest == again) continue;
         fprintf(stderr, "seed %" PRIu64 ": %016" PRIx64 ", then %016" PRIx64 "\n", seed, digest,
@@ -308,4 +287,19 @@ int main(int argc, char **argv)
         return 1;
     }
     return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 0;
+    const uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 0) : SEEDS;
+    char dir[] = "/tmp/heddle-determinism-XXXXXX", path[64], meta[64];
+    MUST(mkdtemp(dir) ? 0 : -errno);
+    snprintf(path, sizeof(path), "%s/log", dir);
+    snprintf(meta, sizeof(meta), "%s/log.meta", dir);
+    const int status = run_seeds(first, count, path);
+    (void)unlink(path); /* They are not there if no seed was recorded. */
+    (void)unlink(meta);
+    (void)rmdir(dir);
+    return status;
 }

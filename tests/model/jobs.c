@@ -302,7 +302,7 @@ static void settle_others(void)
 /* Returns whether the job was open: then it is not before somebody else has it. */
 static bool offered(const hd_job *job)
 {
-    if (!job->open_) return false;
+    if (!(job->older_ & HD_JOB_OPEN_)) return false;
     while (hdi_deque_count(&hdi_worker_self()->jobs.open) > 0) hdi_cpu_relax();
     return true;
 }

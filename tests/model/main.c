@@ -145,7 +145,7 @@ void model_equal_(long long a, long long b, const char *a_text, const char *b_te
 struct run {
     const struct model_scenario *scenario;
     enum hdi_model_memory memory;
-    enum hdi_explore_mode mode;
+    enum hdi_search_mode mode;
     enum hdi_mutant_id mutant;
     int bound;
     uint64_t executions;
@@ -186,7 +186,7 @@ static void explore(const struct run *run, struct hdi_model_result *result)
     hdi_mutant = run->mutant;
     hdi_model_run(&config, s->body, NULL, result);
     const bool found = result->verdict != HDI_VERDICT_PASS;
-    if (!run->report || !(found || run->mode == HDI_EXPLORE_REPLAY)) return;
+    if (!run->report || !(found || run->mode == HDI_SEARCH_REPLAY)) return;
     report_execution(s, run->memory, result);
     print_command(run, result);
 }
@@ -224,7 +224,7 @@ static void report_smallest(struct run run)
 {
     const int most = run.bound;
     run.report = true;
-    for (run.bound = 0; run.mode == HDI_EXPLORE_ALL && run.bound < most && run.bound < 4;
+    for (run.bound = 0; run.mode == HDI_SEARCH_ALL && run.bound < most && run.bound < 4;
          run.bound++) {
         explore_apart(&run);
         if (shared->verdict != HDI_VERDICT_PASS) return;
@@ -233,10 +233,10 @@ static void report_smallest(struct run run)
     explore_apart(&run);
 }
 
-static const char *coverage(const struct hdi_explore_stats *stats, enum hdi_explore_mode mode)
+static const char *coverage(const struct hdi_search_stats *stats, enum hdi_search_mode mode)
 {
-    if (mode == HDI_EXPLORE_REPLAY) return "replayed";
-    if (mode == HDI_EXPLORE_RANDOM) return "random walk";
+    if (mode == HDI_SEARCH_REPLAY) return "replayed";
+    if (mode == HDI_SEARCH_RANDOM) return "random walk";
     if (!stats->exhausted) return "capped";
     return stats->pruned ? "all within bounds" : "all there are";
 }
@@ -245,7 +245,7 @@ static void print_result(int number, bool ok, const struct run *run,
                          const struct hdi_model_result *result, double seconds)
 {
     const struct model_scenario *s = run->scenario;
-    const struct hdi_explore_stats *stats = &result->stats;
+    const struct hdi_search_stats *stats = &result->stats;
     char bound[16];
     snprintf(bound, sizeof(bound), run->bound >= MODEL_ALL ? "none" : "%d", run->bound);
     printf("%s %d - %s %s: bound %s, %llu interleavings, %u steps at most, ", ok ? "ok" : "not ok",
@@ -268,10 +268,10 @@ static bool run_one(int index, uint64_t *interleavings)
     shared = lanes_share(sizeof(*shared));
     explore_apart(&run);
     struct hdi_model_result result = *shared;
-    if (run.mode == HDI_EXPLORE_ALL && !result.verdict && !result.stats.exhausted) {
+    if (run.mode == HDI_SEARCH_ALL && !result.verdict && !result.stats.exhausted) {
         /* The depth-first part saw only late deviations: look at early ones too. */
         struct run walk = run;
-        walk.mode = HDI_EXPLORE_RANDOM;
+        walk.mode = HDI_SEARCH_RANDOM;
         walk.bound = MODEL_ALL;
         walk.executions = run.executions / 10 + 1;
         explore_apart(&walk);
@@ -308,7 +308,7 @@ static void add_runs(const struct model_scenario *s)
         runs[run_count++] = (struct run){
             .scenario = s,
             .memory = (enum hdi_model_memory)memory,
-            .mode = options.random ? HDI_EXPLORE_RANDOM : HDI_EXPLORE_ALL,
+            .mode = options.random ? HDI_SEARCH_RANDOM : HDI_SEARCH_ALL,
             .mutant = options.mutant,
             .bound = options.bound != NOT_GIVEN ? options.bound
                      : options.random           ? MODEL_ALL
@@ -405,7 +405,7 @@ static int run_replay(void)
     }
     const struct run run = {.scenario = find_scenario(options.scenario),
                             .memory = (enum hdi_model_memory)options.memory,
-                            .mode = HDI_EXPLORE_REPLAY,
+                            .mode = HDI_SEARCH_REPLAY,
                             .bound = MODEL_ALL,
                             .mutant = options.mutant,
                             .report = true};
@@ -480,7 +480,7 @@ static void parse_memory(const char *text)
 
 static void parse_replay(const char *text)
 {
-    const long n = hdi_explore_parse(text, options.decisions, DECISIONS_MAX);
+    const long n = hdi_search_parse(text, options.decisions, DECISIONS_MAX);
     if (n < 0 || n > DECISIONS_MAX) refuse("--replay: '%s' is no list of decisions", text);
     options.replay = true;
     options.replay_count = (size_t)n;

@@ -4,7 +4,9 @@
  * well-known reason, must give different digests for one seed. Were they all equal, the
  * check (tests/determinism) would prove nothing.
  *
- * What differs only between processes is seen by running this program again.
+ * What differs only between processes is seen by running this program again. The event log then
+ * says where: each fiber notes what it has decided, and the first difference is such a note. Which
+ * kind of fault it is says `scripts/determinism --diagnose`, whose tests run the canaries too.
  */
 #include "test.h"
 
@@ -27,7 +29,24 @@ struct fiber {
 static int deciding_fiber(void *arg)
 {
     const struct fiber *self = arg;
-    for (unsigned i = self->decide(self->index) % 16; i > 0; i--) hd_yield();
+    const unsigned yields = self->decide(self->index) % 16;
+    char text[32];
+    snprintf(text, sizeof(text), "fiber %u yields %u times", self->index, yields);
+    hd_log_note(text);
+    for (unsigned i = yields; i > 0; i--) hd_yield();
+    return 0;
+}
+
+/* The same as a program of its own. */
+static int decide_all(void *arg)
+{
+    struct fiber fibers[FIBERS];
+    hd_task *tasks[FIBERS];
+    for (unsigned i = 0; i < FIBERS; i++) {
+        fibers[i] = (struct fiber){*(decide_fn *const *)arg, i};
+        EXPECT_EQ(hd_spawn(&tasks[i], deciding_fiber, &fibers[i]), 0);
+    }
+    for (unsigned i = 0; i < FIBERS; i++) EXPECT_EQ(hd_join(tasks[i], NULL), 0);
     return 0;
 }
 
@@ -105,6 +124,36 @@ TEST(static_state_that_survives_differs)
     EXPECT(differs_within_process(by_static_state));
 }
 
+static hd_explore_result explore(decide_fn *decide, bool fork)
+{
+    hd_explore_options options = HD_EXPLORE_OPTIONS_INIT;
+    hd_explore_result result;
+    options.sampler = "all:1";
+    options.schedules = 100;
+    options.fork = fork;
+    EXPECT_EQ(hd_explore(decide_all, &decide, &options, &result), 0);
+    return result;
+}
+
+TEST(static_state_is_a_divergence_to_the_explorer)
+{
+    EXPECT_EQ(explore(by_index, false).verdict, HD_VERDICT_NONE);
+    const hd_explore_result result = explore(by_static_state, false);
+    EXPECT_EQ(result.verdict, HD_VERDICT_DIVERGED);
+    EXPECT(strstr(result.message, "outlives the run"));
+}
+
+TEST(static_state_is_harmless_to_processes_of_their_own)
+{
+    EXPECT_EQ(explore(by_static_state, true).verdict, HD_VERDICT_NONE);
+}
+
+TEST(the_real_clock_is_a_divergence_in_any_process)
+{
+    EXPECT_EQ(explore(by_real_clock, false).verdict, HD_VERDICT_DIVERGED);
+    EXPECT_EQ(explore(by_real_clock, true).verdict, HD_VERDICT_DIVERGED);
+}
+
 /* ---- between processes ---- */
 
 static unsigned spread(uintptr_t bits)
@@ -158,11 +207,33 @@ static unsigned by_uninitialised_memory(unsigned index)
     return choice + index;
 }
 
+/* The bytes between its fields are nobody's. */
+static unsigned by_hash_of_padding(unsigned index)
+{
+    struct padded {
+        char small;
+        long large;
+    };
+    struct padded *padded = malloc(sizeof(*padded));
+    EXPECT(padded != NULL);
+    padded->small = 1;
+    padded->large = 2;
+    unsigned hash = 0;
+    const volatile unsigned char *bytes = (const volatile unsigned char *)padded;
+    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): that is the fault. */
+    for (size_t i = 0; i < sizeof(*padded); i++) hash = hash * 31 + bytes[i];
+    free(padded);
+    return spread(hash) + index;
+}
+
 static const struct {
     const char *name;
     decide_fn *decide;
 } canaries[] = {
     {"sound", by_index},
+    {"clock", by_real_clock},
+    {"static", by_static_state},
+    {"padding", by_hash_of_padding},
     {"heap", by_heap_address},
     {"code", by_code_address},
     {"task", by_task_address},
@@ -170,26 +241,44 @@ static const struct {
     {"uninitialised", by_uninitialised_memory},
 };
 
-/* What the others run in another process: prints the digest of CANARY. */
-TEST(digest_for_another_process)
+/* The one in the environment. */
+static decide_fn *canary(void)
 {
     const char *name = getenv("CANARY");
     if (!name) name = "sound";
     for (size_t i = 0; i < sizeof(canaries) / sizeof(canaries[0]); i++) {
-        if (strcmp(name, canaries[i].name) == 0) {
-            printf("# digest %016" PRIx64 "\n", digest_of(canaries[i].decide));
-            return;
-        }
+        if (strcmp(name, canaries[i].name) == 0) return canaries[i].decide;
     }
-    EXPECT(!"a known canary");
+    test_fail(__FILE__, __LINE__, "%s is no canary", name);
+}
+
+/* What the others run in another process: prints the digest of CANARY. */
+TEST(digest_for_another_process)
+{
+    printf("# digest %016" PRIx64 "\n", digest_of(canary()));
+}
+
+/* The same, in whatever world the environment says. */
+TEST(run_for_another_process)
+{
+    decide_fn *decide = canary();
+    const int err = hd_run(decide_all, &decide, NULL);
+    EXPECT(err == 0 || err == -ENOTRECOVERABLE);
+}
+
+static FILE *open_process(const char *test)
+{
+    if (getenv("HEDDLE_TEST_EMULATED")) test_skip("/proc names the emulator");
+    char command[256];
+    snprintf(command, sizeof(command), "/proc/%d/exe %s", (int)getpid(), test);
+    fflush(NULL);
+    return popen(command, "re");
 }
 
 static uint64_t digest_of_process(void)
 {
-    if (getenv("HEDDLE_TEST_EMULATED")) test_skip("/proc names the emulator");
-    char command[256], line[128];
-    snprintf(command, sizeof(command), "/proc/%d/exe digest_for_another_process", (int)getpid());
-    FILE *pipe = popen(command, "re");
+    char line[128];
+    FILE *pipe = open_process("digest_for_another_process");
     EXPECT(pipe != NULL);
     uint64_t digest = 0;
     unsigned found = 0;
@@ -259,6 +348,81 @@ TEST(uninitialised_memory_differs)
     need_random_addresses();
     if (HDI_ASAN) test_skip("the sanitizer fills fresh memory");
     EXPECT(differs_between_processes("uninitialised"));
+}
+
+/* ---- where it differs ---- */
+
+static void log_of_process(const char *path)
+{
+    EXPECT_EQ(setenv("HEDDLE_SEED", "7", 1), 0);
+    EXPECT_EQ(setenv("HEDDLE_LOG", path, 1), 0);
+    FILE *pipe = open_process("run_for_another_process");
+    EXPECT(pipe != NULL);
+    while (getc(pipe) != EOF) continue;
+    EXPECT_EQ(pclose(pipe), 0);
+}
+
+/* Whether they differ, which is first seen in what a fiber has decided. */
+static bool compare(const char *first, const char *second)
+{
+    hd_log *a, *b;
+    hd_log_event event;
+    uint64_t sequence;
+    EXPECT_EQ(hd_log_open(&a, first), 0);
+    EXPECT_EQ(hd_log_open(&b, second), 0);
+    const int err = hd_log_compare(a, b, &sequence);
+    EXPECT(err == 0 || err == 1);
+    if (err) {
+        EXPECT_EQ(hd_log_seek(b, sequence), 0);
+        EXPECT_EQ(hd_log_next(b, &event), 1);
+        EXPECT_EQ(event.kind, HD_LOG_NOTE);
+        fprintf(stderr, "# event %llu: %s\n", (unsigned long long)sequence, event.text);
+        EXPECT(strstr(event.text, "yields"));
+    }
+    hd_log_close(a);
+    hd_log_close(b);
+    return err;
+}
+
+static bool logs_differ(const char *name)
+{
+    char dir[] = "/tmp/heddle-canary-XXXXXX", paths[2][64], meta[2][64];
+    bool differ = false;
+    EXPECT(mkdtemp(dir));
+    EXPECT_EQ(setenv("CANARY", name, 1), 0);
+    for (int i = 0; i < 2; i++) {
+        snprintf(paths[i], sizeof(paths[i]), "%s/%d", dir, i);
+        snprintf(meta[i], sizeof(meta[i]), "%s/%d.meta", dir, i);
+    }
+    log_of_process(paths[0]);
+    for (int i = 1; i < RUNS && !differ; i++) {
+        log_of_process(paths[1]);
+        differ = compare(paths[0], paths[1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        EXPECT_EQ(unlink(paths[i]), 0);
+        EXPECT_EQ(unlink(meta[i]), 0);
+    }
+    EXPECT_EQ(rmdir(dir), 0);
+    return differ;
+}
+
+TEST(logs_of_a_sound_program_do_not_differ)
+{
+    EXPECT(!logs_differ("sound"));
+    EXPECT(!logs_differ("static"));
+}
+
+TEST(logs_part_where_the_clock_was_read)
+{
+    EXPECT(logs_differ("clock"));
+}
+
+TEST(logs_part_where_an_address_decided)
+{
+    need_random_addresses();
+    EXPECT(logs_differ("keyed"));
+    EXPECT(logs_differ("task"));
 }
 
 TEST_MAIN

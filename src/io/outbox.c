@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * outbox: leaving bytes to be sent, and sending them. The protocol is in outbox.h.
+ */
+#include "io/outbox.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "os/clock.h"
+#include "os/memory.h"
+
+enum { BATCH = 64, MEMORY_BYTES = HDI_OUTBOX_BUFFERS * HDI_OUTBOX_BYTES };
+
+static _Atomic(unsigned) live_count; /* outboxes of the process, */
+static _Atomic(int) live_pid;        /* which is this one */
+
+int hdi_outbox_init(struct hdi_outbox *outbox)
+{
+    outbox->memory = hdi_memory_map(MEMORY_BYTES);
+    if (!outbox->memory) return -ENOMEM;
+    outbox->free_count = HDI_OUTBOX_BUFFERS;
+    for (unsigned i = 0; i < HDI_OUTBOX_BUFFERS; i++) outbox->free[i] = (uint16_t)i;
+    hdi_store_relaxed(&live_pid, getpid()); /* Published with the count. */
+    hdi_fetch_add_acq_rel(&live_count, 1);  /* X -> X */
+    return 0;
+}
+
+void hdi_outbox_fini(struct hdi_outbox *outbox)
+{
+    if (!outbox->memory) return;
+    hdi_fetch_sub_acq_rel(&live_count, 1); /* X */
+    hdi_memory_unmap(outbox->memory, MEMORY_BYTES);
+}
+
+/* A program that calls exit() has its runtimes neither ended nor looked at any more. A child that
+ * was forked leaves what is not its own alone. */
+__attribute__((destructor)) static void send_at_exit(void)
+{
+    if (hdi_load_acquire(&live_count) == 0) return; /* X <- X */
+    if (hdi_load_relaxed(&live_pid) == getpid()) hdi_sources_flush();
+}
+
+/* ---- buffers; context of all: out.lock ---- */
+
+static struct hdi_outbox *outbox_of(const struct hdi_source *source)
+{
+    return hdi_load_acquire(&source->lane)->outbox; /* V: it is watched. */
+}
+
+static char *bytes_of(const struct hdi_source *source)
+{
+    return outbox_of(source)->memory + (size_t)source->unsent * HDI_OUTBOX_BYTES;
+}
+
+static struct iovec unsent_of(const struct hdi_source *source)
+{
+    return (struct iovec){bytes_of(source) + source->unsent_start,
+                          (size_t)(source->unsent_end - source->unsent_start)};
+}
+
+/* Take a buffer, and queue the handle if it is not. Returns false if there is no room for one. */
+static bool take_buffer(struct hdi_outbox *outbox, struct hdi_source *source)
+{
+    hdi_lock_take(&outbox->lock);
+    const unsigned count = hdi_load_relaxed(&outbox->count);
+    const bool room = outbox->free_count > 0 && (source->queued || count < HDI_OUTBOX_BUFFERS);
+    if (room) source->unsent = outbox->free[--outbox->free_count];
+    if (room && !source->queued) {
+        outbox->queued[count] = hdi_source_handle(source);
+        hdi_store_relaxed(&outbox->count, count + 1);
+        source->queued = true;
+    }
+    hdi_lock_give(&outbox->lock);
+    return room;
+}
+
+static void give_buffer(struct hdi_source *source)
+{
+    struct hdi_outbox *outbox = outbox_of(source);
+    hdi_lock_take(&outbox->lock);
+    outbox->free[outbox->free_count++] = source->unsent;
+    hdi_lock_give(&outbox->lock);
+}
+
+/* Nothing is left, of which `err` says the end. */
+static void settle(struct hdi_source *source, int err)
+{
+    give_buffer(source);
+    source->sending = HDI_UNSENT_NONE;
+    if (err) source->unsent_failed = err;
+    if (source->shut_after) (void)hdi_sys(source->runtime, shutdown, source->fd, source->shut_how);
+    source->shut_after = false;
+}
+
+/* Send by system calls. Returns: 0: there is nothing left, be it for an error; -EAGAIN. */
+static int send_now(struct hdi_source *source)
+{
+    ssize_t n = 0;
+    while (n >= 0 && source->unsent_start < source->unsent_end) {
+        struct iovec rest = unsent_of(source);
+        const struct msghdr message = {.msg_iov = &rest, .msg_iovlen = 1};
+        n = hdi_sys(source->runtime, sendmsg, source->fd, &message, 0);
+        if (n > 0) source->unsent_start += (uint16_t)n;
+    }
+    if (n == -EAGAIN) return -EAGAIN;
+    settle(source, n < 0 ? (int)n : 0);
+    return 0;
+}
+
+/* ---- writing ---- */
+
+/* The outbox that takes what the caller writes; NULL. Where calls are to fail, none does. */
+static struct hdi_outbox *outbox_here(const struct hdi_source *source)
+{
+    const struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
+    return lane && lane->worker == hdi_worker_self() && !hdi_sys_fault ? lane->outbox : NULL;
+}
+
+static void append(struct hdi_source *source, const struct iovec *parts, int count)
+{
+    char *to = bytes_of(source) + source->unsent_end;
+    for (int i = 0; i < count; i++) {
+        if (parts[i].iov_len > 0) memcpy(to, parts[i].iov_base, parts[i].iov_len);
+        to += parts[i].iov_len;
+    }
+    source->unsent_end = (uint16_t)(to - bytes_of(source));
+}
+
+/* What stands before the next write. Returns: 0: nothing, any more. */
+static int clear_way(struct hdi_source *source)
+{
+    if (source->sending == HDI_UNSENT_FLYING) return -EAGAIN;
+    if (source->sending != HDI_UNSENT_NONE && send_now(source) == -EAGAIN) return -EAGAIN;
+    const int err = source->unsent_failed;
+    source->unsent_failed = 0; /* OUT-4 */
+    return err;
+}
+
+ssize_t hdi_lane_send(struct hdi_source *source, const struct iovec *parts, int count,
+                      size_t bytes)
+{
+    struct hdi_outbox *outbox = outbox_here(source);
+    if (source->shut_after) return -EPIPE;
+    const size_t used = source->sending == HDI_UNSENT_QUEUED ? source->unsent_end : 0;
+    const bool likely = outbox && !source->full && !hdi_load_relaxed(&source->direct);
+    const bool fits = likely && bytes > 0 && bytes <= HDI_OUTBOX_BYTES - used;
+    if (used == 0 || !fits) {
+        const int err = clear_way(source);
+        if (err) return err;
+        if (!fits || !take_buffer(outbox, source)) return -ENODATA;
+        source->unsent_start = source->unsent_end = 0;
+        source->sending = HDI_UNSENT_QUEUED;
+    }
+    append(source, parts, count);
+    return (ssize_t)bytes;
+}
+
+static void wait_for_room(struct hdi_source *source)
+{
+    source->sending = HDI_UNSENT_STUCK;
+    source->full = true;
+    (void)hdi_side_watch(source, &source->out); /* It is watched: that cannot fail. */
+}
+
+void hdi_lane_flush(struct hdi_source *source)
+{
+    if (source->sending == HDI_UNSENT_QUEUED && send_now(source) == -EAGAIN) wait_for_room(source);
+}
+
+int hdi_lane_shut(struct hdi_source *source, int how)
+{
+    hdi_lane_flush(source);
+    const int err = source->unsent_failed;
+    source->unsent_failed = 0;                /* OUT-4 */
+    hdi_store_relaxed(&source->direct, true); /* Under the lock. */
+    if (source->sending == HDI_UNSENT_NONE) {
+        const int result = hdi_sys(source->runtime, shutdown, source->fd, how);
+        return err ? err : result;
+    }
+    source->shut_after = true;
+    source->shut_how = how;
+    return err;
+}
+
+/* ---- sending ---- */
+
+/* Take some handles out of the queue. Returns how many. */
+static unsigned take_queued(struct hdi_outbox *outbox, hd_io *batch)
+{
+    if (hdi_load_relaxed(&outbox->count) == 0) return 0; /* A worker sees its own. */
+    hdi_lock_take(&outbox->lock);
+    const unsigned count = hdi_load_relaxed(&outbox->count);
+    const unsigned n = count < BATCH ? count : BATCH;
+    memcpy(batch, outbox->queued, n * sizeof(*batch));
+    memmove(outbox->queued, outbox->queued + n, (count - n) * sizeof(*batch));
+    hdi_store_relaxed(&outbox->count, count - n);
+    hdi_lock_give(&outbox->lock);
+    return n;
+}
+
+/* Lock the out side of one that stood in the queue, and is open. Returns NULL if it is not. */
+static struct hdi_source *lock_queued(hd_io handle)
+{
+    struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */
+    if (!source) return NULL;
+    hdi_lock_take(&source->out.waitable.lock);
+    if (!hdi_source_is(source, handle)) {
+        hdi_lock_give(&source->out.waitable.lock);
+        return NULL;
+    }
+    source->queued = false;
+    return source;
+}
+
+static void unlock(struct hdi_source *source)
+{
+    hdi_lock_give(&source->out.waitable.lock);
+}
+
+/* Writers may go on. */
+static void tell(struct hdi_source *source, struct hdi_wakeups *wakeups)
+{
+    if (!hdi_list_empty(&source->out.waiters)) hdi_side_tell(&source->out, false, wakeups);
+    source->out.ready = true;
+}
+
+void hdi_outbox_stand_in(struct hdi_lane *lane, struct hdi_wakeups *wakeups)
+{
+    hd_io batch[BATCH];
+    for (unsigned n; (n = take_queued(lane->outbox, batch)) > 0;) {
+        for (unsigned i = 0; i < n; i++) {
+            struct hdi_source *source = lock_queued(batch[i]);
+            if (!source) continue;
+            hdi_lane_flush(source);
+            if (source->sending == HDI_UNSENT_NONE) tell(source, wakeups);
+            unlock(source);
+        }
+    }
+}
+
+/* Whether it is still what took off: a closed one may have ended, and be another by now. */
+static bool is_flying(struct hdi_source *source, hd_io handle)
+{
+    const hd_io now = hdi_source_handle(source);
+    const uint64_t closed = source->closing ? UINT64_C(1) << 32 : 0;
+    return source->sending == HDI_UNSENT_FLYING && now.private_ - closed == handle.private_;
+}
+
+/* It was sent, unless the kernel said otherwise. */
+static void land(hd_io handle, struct hdi_wakeups *wakeups)
+{
+    struct hdi_source *source = hdi_source_slot(handle);
+    hdi_lock_take(&source->out.waitable.lock);
+    const bool sent = is_flying(source, handle), closing = source->closing;
+    if (sent) settle(source, 0);
+    if (sent && !closing) tell(source, wakeups);
+    unlock(source);
+    if (sent && closing) hdi_source_finish(source);
+}
+
+/* Returns whether it has taken off. */
+static bool take_off(struct hdi_lane *lane, hd_io handle)
+{
+    struct hdi_source *source = lock_queued(handle);
+    if (!source) return false;
+    const bool flies = source->sending == HDI_UNSENT_QUEUED;
+    if (flies) {
+        source->sending = HDI_UNSENT_FLYING;
+        lane->kind->put_send(lane, source, unsent_of(source));
+    }
+    unlock(source);
+    return flies;
+}
+
+void hdi_outbox_send(struct hdi_lane *lane, struct hdi_wakeups *wakeups)
+{
+    hd_io batch[BATCH];
+    for (unsigned n; (n = take_queued(lane->outbox, batch)) > 0;) {
+        unsigned count = 0;
+        for (unsigned i = 0; i < n; i++) {
+            if (take_off(lane, batch[i])) batch[count++] = batch[i];
+        }
+        if (count > 0) lane->kind->carry_out(lane, wakeups); /* OUT-3 */
+        for (unsigned i = 0; i < count; i++) land(batch[i], wakeups);
+    }
+}
+
+/* ---- what the kernel did not take ---- */
+
+/* Whether it says nothing of the connection. */
+static bool is_passing(int result)
+{
+    return result >= 0 || result == -EAGAIN || result == -ECANCELED || result == -EINTR;
+}
+
+/* Have the kernel wait for room, and send. Context: out.lock. */
+static void linger(struct hdi_source *source)
+{
+    struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
+    source->sending = HDI_UNSENT_LINGERING;
+    lane->kind->put_linger(lane, source, unsent_of(source), source->linger_until_ns);
+}
+
+static void begin_to_linger(struct hdi_source *source)
+{
+    source->linger_until_ns = hdi_clock_now() + HDI_LINGER_NS;
+    hdi_fetch_add_relaxed(&outbox_of(source)->lingering, 1); /* A lane's end looks at all of it. */
+    linger(source);
+}
+
+void hdi_outbox_fell_short(hd_io handle, int result, struct hdi_wakeups *wakeups)
+{
+    struct hdi_source *source = hdi_source_slot(handle);
+    hdi_lock_take(&source->out.waitable.lock);
+    HDI_ASSERT(source->sending == HDI_UNSENT_FLYING); /* OUT-2 */
+    const bool closing = source->closing;
+    if (result > 0) source->unsent_start += (uint16_t)result;
+    if (!is_passing(result)) {
+        settle(source, result);
+        if (!closing) tell(source, wakeups);
+    } else if (closing) {
+        begin_to_linger(source);
+    } else {
+        wait_for_room(source);
+    }
+    const bool over = source->sending == HDI_UNSENT_NONE;
+    unlock(source);
+    if (over && closing) hdi_source_finish(source);
+}
+
+bool hdi_outbox_goes_on(struct hdi_source *source)
+{
+    if (source->sending != HDI_UNSENT_STUCK) return true;
+    if (send_now(source) == 0) return true;
+    wait_for_room(source);
+    return false;
+}
+
+bool hdi_lane_close(struct hdi_source *source)
+{
+    if (source->sending == HDI_UNSENT_NONE) return true;
+    if (source->sending != HDI_UNSENT_FLYING) {
+        if (send_now(source) == 0) return true;
+        begin_to_linger(source);
+    }
+    source->closing = true;
+    return false;
+}
+
+/* What a thread handed over that has ended since, the kernel gives up: it is handed over again. */
+void hdi_outbox_lingered(hd_io handle, int result)
+{
+    struct hdi_source *source = hdi_source_slot(handle);
+    hdi_lock_take(&source->out.waitable.lock);
+    HDI_ASSERT(source->sending == HDI_UNSENT_LINGERING); /* OUT-2 */
+    if (result > 0) source->unsent_start += (uint16_t)result;
+    const bool more = source->unsent_start < source->unsent_end && is_passing(result) &&
+                      hdi_clock_now() < source->linger_until_ns;
+    if (more) {
+        linger(source);
+    } else {
+        hdi_fetch_sub_relaxed(&outbox_of(source)->lingering, 1);
+        settle(source, 0); /* Nobody is left to be told of an error. */
+    }
+    unlock(source);
+    if (!more) hdi_source_finish(source);
+}
+
+void hdi_outbox_end(struct hdi_lane *lane, int64_t until_ns)
+{
+    struct hdi_wakeups none = HDI_WAKEUPS_INIT;
+    while (hdi_load_relaxed(&lane->outbox->lingering) > 0 && hdi_clock_now() < until_ns) {
+        lane->kind->sleep(lane, until_ns);
+        lane->kind->poll(lane, true, &none);
+    }
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * portfolio: which sampler has the next schedule.
+ *
+ * Each sampler finds some faults soon and others hardly ever, and nobody knows beforehand which
+ * kind a program has. So they take turns, each with a share (its weight among all weights); one
+ * with the share s needs 1/s times as many schedules as it would alone, and what the others find
+ * counts too. Most programs fail soon or late in all of them, so the shares are for the few that
+ * only one of them finds: large ones for few samplers.
+ *
+ *   all       first, since its first schedule is the one without preemptions, and for 64 schedules
+ *             with a large share: what it finds it finds early. Bounds of 1, then 2, then none
+ *   cohort    once: it is always the same schedule
+ *   pct       depths 3 and 5 in turn
+ *   random, pos, urw
+ *
+ * What a program has shown so far moves the weights. A fault that was not found yet is in none of
+ * the classes that were run (sim/signature.h), so a sampler finds it at most as often as it brings
+ * a new class. The rate of new ones, over about the last 32 schedules of a sampler, is what its
+ * weight goes with, down to a quarter: no sampler is left out because of what it brought in a few
+ * schedules.
+ *
+ * What is chosen depends on the seed and on what was told, and on nothing else: level D3.
+ *
+ * Owner  the explorer.
+ *
+ * PORTFOLIO-1: of those left, the one goes next whose schedules divided by its weights are fewest
+ *              (stride scheduling), the first in the list among equals.
+ */
+#ifndef HDI_SIM_PORTFOLIO_H
+#define HDI_SIM_PORTFOLIO_H
+
+#include "sim/sampler.h"
+
+struct hdi_portfolio;
+
+/* What a schedule brought. */
+struct hdi_portfolio_news {
+    uint32_t steps, tasks, decisions;
+    uint64_t signature; /* of who touched what in which order */
+    bool failed;
+};
+
+/* Returns NULL if memory is short. */
+struct hdi_portfolio *hdi_portfolio_create(uint64_t seed);
+void hdi_portfolio_destroy(struct hdi_portfolio *portfolio);
+
+/* The next schedule is by this sampler, from this seed. It is the portfolio's, and stays as it is
+ * until the next call. */
+void hdi_portfolio_next(struct hdi_portfolio *portfolio, struct hdi_sampler **sampler,
+                        uint64_t *seed);
+
+/* How the schedule went that hdi_portfolio_next() was last asked for. */
+void hdi_portfolio_tell(struct hdi_portfolio *portfolio, const struct hdi_portfolio_news *news);
+
+#endif

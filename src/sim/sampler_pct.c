@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * sampler_pct: probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi, Nagarakatte,
+ * ASPLOS 2010).
+ *
+ * Each task draws a priority when it is spawned, and the highest that is ready goes on. At D-1
+ * places, drawn among the first STEPS at which there is a choice, the one that would go on falls
+ * below those that have not fallen yet. A fault that needs D events in a certain order among N
+ * tasks is met with a chance of at least 1 / (N * STEPS^(D-1)) in each schedule.
+ *
+ * Priorities, from high to low: tasks as they are spawned; those that fell at a change point, the
+ * i-th drawn at i; those that yielded, the last one lowest (SAMPLER-2). Equal ones stand in the
+ * order of the candidates.
+ *
+ * STEPS, unless given, is the length of the longest schedule so far, but forgets a long one in
+ * time: else one that spins would move the change points out of all the others.
+ */
+#include <stdio.h>
+
+#include "os/memory.h"
+#include "sim/schedule.h"
+
+#define DEPTH_DEFAULT 3
+#define DEPTH_MAX     32
+#define STEPS_GUESS   32 /* until there is something to learn from */
+#define STEPS_MAX     1000000000
+#define FORGET        16 /* what is too much in STEPS shrinks by this part with each schedule */
+
+/* Priorities: from here up of tasks as they are spawned; from here up by the number of the change
+ * point; below that after a yield. */
+#define SPAWNED UINT32_C(0x80000000)
+#define CHANGED UINT32_C(0x40000000)
+
+/* In memory that is shared with processes forked later: each of their schedules counts too. */
+struct sampler_pct {
+    struct hdi_sampler base;
+    struct hdi_prng prng;
+    uint32_t depth;
+    uint32_t steps;                /* of this schedule's change points */
+    uint32_t learned;              /* of the next one's; 0: `steps` is given, for good */
+    uint32_t picks;                /* in this schedule */
+    uint32_t next;                 /* the first change point after them; 0: none */
+    uint32_t changes[DEPTH_MAX];   /* [1 .. depth): the pick at which that one happens */
+    uint32_t lowest;               /* of those that yielded so far; CHANGED: nobody has */
+};
+
+/* A number in [1, max] at *text, which is moved past it. Returns 0 if there is none. */
+static uint32_t parse(const char **text, uint32_t max)
+{
+    uint64_t n = 0;
+    while (**text >= '0' && **text <= '9' && n <= max) n = n * 10 + (uint64_t)(*(*text)++ - '0');
+    return n <= max ? (uint32_t)n : 0;
+}
+
+static struct hdi_sampler *create(const char *parameters, const char **error)
+{
+    uint32_t depth = DEPTH_DEFAULT, steps = 0;
+    if (*parameters) {
+        depth = parse(&parameters, DEPTH_MAX);
+        const bool has_steps = depth > 0 && *parameters == ':';
+        if (has_steps) {
+            parameters++;
+            steps = parse(&parameters, STEPS_MAX);
+        }
+        if (depth == 0 || (has_steps && steps == 0) || *parameters) {
+            *error = "pct:D[:STEPS] takes a depth from 1 to 32 and a number of steps from 1 to "
+                     "1000000000";
+            return NULL;
+        }
+    }
+    struct sampler_pct *pct = hdi_memory_map_shared(sizeof(*pct));
+    if (!pct) return NULL;
+    pct->depth = depth;
+    pct->steps = steps ? steps : STEPS_GUESS;
+    pct->learned = steps ? 0 : STEPS_GUESS;
+    return &pct->base;
+}
+
+static void destroy(struct hdi_sampler *sampler)
+{
+    hdi_memory_unmap(sampler, sizeof(struct sampler_pct));
+}
+
+static void find_next(struct sampler_pct *pct)
+{
+    pct->next = 0;
+    for (uint32_t i = 1; i < pct->depth; i++) {
+        const uint32_t at = pct->changes[i];
+        if (at > pct->picks && (pct->next == 0 || at < pct->next)) pct->next = at;
+    }
+}
+
+static void begin(struct hdi_sampler *sampler, struct hdi_schedule *schedule, uint64_t seed)
+{
+    (void)schedule;
+    struct sampler_pct *pct = (struct sampler_pct *)sampler;
+    if (pct->learned) pct->steps = pct->learned;
+    hdi_prng_init(&pct->prng, seed);
+    for (uint32_t i = 1; i < pct->depth; i++) {
+        pct->changes[i] = 1 + hdi_prng_below(&pct->prng, pct->steps);
+    }
+    pct->picks = 0;
+    pct->lowest = CHANGED;
+    find_next(pct);
+}
+
+static void end(struct hdi_sampler *sampler, struct hdi_schedule *schedule)
+{
+    (void)schedule;
+    struct sampler_pct *pct = (struct sampler_pct *)sampler;
+    if (!pct->learned) return;
+    const uint32_t seen = pct->picks < STEPS_MAX ? pct->picks : STEPS_MAX;
+    if (seen >= pct->learned) {
+        pct->learned = seen;
+    } else {
+        pct->learned -= (pct->learned - seen + FORGET - 1) / FORGET;
+    }
+    if (pct->learned == 0) pct->learned = 1; /* Nothing was to be chosen; it is still learned. */
+}
+
+/* An actor's value: its priority above, and below the steps it had taken when it fell for its last
+ * yield, so that it falls once for each. */
+static uint32_t priority_of(const struct hdi_actor *actor)
+{
+    return (uint32_t)(actor->value >> 32);
+}
+
+static void set_priority(struct hdi_actor *actor, uint32_t priority)
+{
+    actor->value = priority * (UINT64_C(1) << 32) + actor->steps;
+}
+
+static void spawned(struct hdi_sampler *sampler, struct hdi_actor *actor, uint32_t number)
+{
+    (void)number;
+    struct sampler_pct *pct = (struct sampler_pct *)sampler;
+    set_priority(actor, SPAWNED | (uint32_t)(hdi_prng_next(&pct->prng) >> 32));
+}
+
+static void fall_for_yield(struct sampler_pct *pct, struct hdi_actor *actor)
+{
+    if ((uint32_t)actor->value == actor->steps) return;
+    if (pct->lowest > 0) pct->lowest--;
+    set_priority(actor, pct->lowest);
+}
+
+static unsigned highest(struct sampler_pct *pct, struct hdi_schedule *schedule,
+                        struct hd_task *const *ready, unsigned count)
+{
+    unsigned best = 0;
+    int64_t best_priority = -1;
+    for (unsigned i = 0; i < count; i++) {
+        struct hdi_actor *actor = hdi_schedule_find(schedule, ready[i]);
+        if (actor->yielded) fall_for_yield(pct, actor);
+        if (priority_of(actor) <= best_priority) continue;
+        best_priority = priority_of(actor);
+        best = i;
+    }
+    return best;
+}
+
+/* Who would go on falls, once for each change point that is here. */
+static void change(struct sampler_pct *pct, struct hdi_schedule *schedule,
+                   struct hd_task *const *ready, unsigned count)
+{
+    for (uint32_t i = 1; i < pct->depth; i++) {
+        if (pct->changes[i] != pct->picks) continue;
+        const unsigned best = highest(pct, schedule, ready, count);
+        struct hdi_actor *actor = hdi_schedule_find(schedule, ready[best]);
+        if (priority_of(actor) > CHANGED + i) set_priority(actor, CHANGED + i);
+    }
+    find_next(pct);
+}
+
+static unsigned pick(struct hdi_sampler *sampler, struct hdi_schedule *schedule,
+                     struct hd_task *const *ready, unsigned count, int running)
+{
+    (void)running;
+    struct sampler_pct *pct = (struct sampler_pct *)sampler;
+    if (hdi_unlikely(++pct->picks == pct->next)) change(pct, schedule, ready, count);
+    return highest(pct, schedule, ready, count);
+}
+
+static int text(const struct hdi_sampler *sampler, char *to, size_t size)
+{
+    const struct sampler_pct *pct = (const struct sampler_pct *)sampler;
+    return snprintf(to, size, "%u:%u", (unsigned)pct->depth, (unsigned)pct->steps);
+}
+
+const struct hdi_sampler_kind hdi_sampler_pct = {.name = "pct",
+                                                 .create = create,
+                                                 .destroy = destroy,
+                                                 .begin = begin,
+                                                 .end = end,
+                                                 .spawned = spawned,
+                                                 .pick = pick,
+                                                 .text = text};

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A server that crashes and comes back, over bad links, for the digests.
+ */
+#include <heddle.h>
+
+#include "parts.h"
+
+static int serve(void *arg)
+{
+    struct trail *trail = arg;
+    hd_io listener, conn;
+    char buffer[300];
+    MUST(hd_tcp_listen(&listener, ":80", NULL));
+    record(trail, UINT64_C(8) << 40);
+    while (hd_accept(listener, &conn, NULL) == 0) {
+        ssize_t n;
+        while ((n = hd_read(conn, buffer, sizeof(buffer))) > 0) {
+            record(trail, UINT64_C(9) << 40 | (uint64_t)n);
+            if (hd_write_all(conn, buffer, (size_t)n, NULL) != 0) break;
+        }
+        record(trail, UINT64_C(10) << 40 | (uint64_t)(unsigned)n);
+        hd_close(conn);
+    }
+    hd_close(listener);
+    return 0;
+}
+
+/* What comes back of a thousand bytes, in which pieces, when. */
+static void talk(struct trail *trail)
+{
+    char buffer[1000] = {0};
+    const int64_t deadline = hd_after_ms(3000);
+    hd_io conn;
+    ssize_t n = hd_tcp_connect_until(&conn, "server:80", NULL, deadline);
+    record(trail, (uint64_t)hd_now(NULL) ^ (uint64_t)n);
+    if (n) return;
+    n = hd_write_all_until(conn, buffer, sizeof(buffer), NULL, deadline);
+    for (size_t got = 0; n >= 0 && got < sizeof(buffer); got += (size_t)n) {
+        n = hd_read_until(conn, buffer, sizeof(buffer), deadline);
+        record(trail, (uint64_t)hd_now(NULL) ^ (uint64_t)n);
+        if (n <= 0) break;
+    }
+    hd_close(conn);
+}
+
+static void send_datagrams(struct trail *trail)
+{
+    hd_io from, to;
+    hd_addr addr;
+    unsigned number;
+    MUST(hd_udp_open(&to, "127.0.0.1:53"));
+    MUST(hd_udp_open(&from, "127.0.0.1:0"));
+    MUST(hd_local_addr(to, &addr));
+    for (unsigned i = 0; i < 20; i++) {
+        record(trail, (uint64_t)hd_send_to(from, &i, sizeof(i), &addr));
+    }
+    while (hd_recv_from_until(to, &number, sizeof(number), NULL, hd_after_ms(1000)) > 0) {
+        record(trail, (uint64_t)hd_now(NULL) ^ number);
+    }
+    hd_close(from);
+    hd_close(to);
+}
+
+int network_fiber(void *arg)
+{
+    struct trail *trail = arg;
+    hd_sim_host *server;
+    MUST(hd_sim_host_add(&server, "server", NULL, serve, trail));
+    MUST(hd_sim_chaos(HD_SIM_CHAOS_ALL, 10 * HD_SECOND_NS));
+    send_datagrams(trail);
+    for (unsigned i = 0; i < 6; i++) {
+        talk(trail);
+        MUST(hd_sleep_ms(500));
+    }
+    return 0;
+}

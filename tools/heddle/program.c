@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+#include "program.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "json.h"
+#include "tool.h"
+
+/* After which a program that does not heed SIGTERM gets SIGKILL. */
+#define KILL_GRACE_NS HD_SECOND_NS
+
+/* ---- running ---- */
+
+static bool is_ours(const char *variable)
+{
+    static const char *const names[] = {"HEDDLE_SEED=",   "HEDDLE_SAMPLER=", "HEDDLE_LOG=",
+                                        "HEDDLE_LOG_SYNC=", "HEDDLE_REPLAY=",  "HEDDLE_UNTIL=",
+                                        "HEDDLE_EXPLORE=", "HEDDLE_SHRINK="};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (!strncmp(variable, names[i], strlen(names[i]))) return true;
+    }
+    return false;
+}
+
+/* Our environment with the launch's variables; to be freed. */
+static const char **environment(const struct launch *launch)
+{
+    size_t count = 0, kept = 0;
+    while (environ[count]) count++;
+    const size_t added = sizeof(launch->env) / sizeof(launch->env[0]);
+    const char **env = calloc(count + added + 1, sizeof(*env));
+    if (!env) return NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_ours(environ[i])) env[kept++] = environ[i];
+    }
+    for (size_t i = 0; launch->env[i]; i++) env[kept++] = launch->env[i];
+    return env;
+}
+
+/* Keep the end of what comes, until no more does. */
+static void gather(hd_io from, char said[static PROGRAM_SAID_MAX])
+{
+    char text[2 * PROGRAM_SAID_MAX];
+    size_t held = 0;
+    ssize_t n;
+    while ((n = hd_read(from, text + held, sizeof(text) - held)) > 0) {
+        held += (size_t)n;
+        if (held >= PROGRAM_SAID_MAX) {
+            const size_t kept = PROGRAM_SAID_MAX - 1;
+            memmove(text, text + held - kept, kept);
+            held = kept;
+        }
+    }
+    memcpy(said, text, held);
+    said[held] = 0;
+}
+
+static void direct(hd_child_options *options, enum program_streams streams)
+{
+    switch (streams) {
+    case PROGRAM_SHOWN: return;
+    case PROGRAM_SHOWN_2:
+        options->streams[1] = HD_CHILD_FD;
+        options->fds[1] = STDERR_FILENO;
+        return;
+    case PROGRAM_SILENT:
+    case PROGRAM_GATHERED:
+        options->streams[0] = HD_CHILD_NULL;
+        options->streams[1] = HD_CHILD_NULL;
+        options->streams[2] = streams == PROGRAM_GATHERED ? HD_CHILD_PIPE : HD_CHILD_NULL;
+        return;
+    }
+}
+
+int program_run(const struct launch *launch, struct ending *ending)
+{
+    hd_child_options options = HD_CHILD_OPTIONS_INIT;
+    const char **env = environment(launch);
+    if (!env) return -ENOMEM;
+    options.env = env;
+    options.kill_grace_ns = KILL_GRACE_NS;
+    direct(&options, launch->streams);
+    hd_child *child;
+    ending->said[0] = 0;
+    fflush(NULL); /* What we said comes before what it says. */
+    int err = hd_child_start(&child, (const char *const *)launch->argv, &options);
+    free(env);
+    if (err) return err;
+    if (launch->started) launch->started(hd_child_pid(child));
+    if (launch->streams == PROGRAM_GATHERED) gather(hd_child_pipe(child, 2), ending->said);
+    err = hd_child_wait(child, &ending->status);
+    hd_child_free(child);
+    return err;
+}
+
+const char *program_ending(const struct ending *ending, char *text, size_t size)
+{
+    if (WIFSIGNALED(ending->status)) {
+        const int signal = WTERMSIG(ending->status);
+        snprintf(text, size, "%s (signal %d)", strsignal(signal), signal);
+    } else {
+        snprintf(text, size, "exit status %d", WEXITSTATUS(ending->status));
+    }
+    return text;
+}
+
+int program_refused(char *const *argv, int err)
+{
+    return tool_complain(TOOL_NO_PROGRAM, "cannot run %s: %s", argv[0], strerror(-err));
+}
+
+int program_foreign(char *const *argv, const struct ending *ending)
+{
+    char how[80];
+    tool_complain(0, "%s did not run in sim, and ended with %s.", argv[0],
+                  program_ending(ending, how, sizeof(how)));
+    fputs("  It is no Heddle program, or did not get as far as hd_run(), or asks for the live world"
+          " there.\n", stderr);
+    if (ending->said[0]) fprintf(stderr, "  It said:\n%s", ending->said);
+    return TOOL_NO_PROGRAM;
+}
+
+bool program_plausible(const char *path)
+{
+    /* Who links the library, be it as an archive, has one of these texts in the file. */
+    static const char *const traces[] = {"HEDDLE_SEED", "libheddle.so"};
+    struct stat about;
+    bool found = true;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return true; /* Looked for in PATH, or running it says what is wrong. */
+    if (fstat(fd, &about) == 0 && about.st_size > (off_t)sizeof(Elf64_Ehdr)) {
+        const size_t size = (size_t)about.st_size;
+        const char *text = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (text != MAP_FAILED) {
+            found = memcmp(text, ELFMAG, SELFMAG) != 0; /* A script may run anything. */
+            for (size_t i = 0; i < 2 && !found; i++) {
+                found = memmem(text, size, traces[i], strlen(traces[i])) != NULL;
+            }
+            munmap((void *)text, size);
+        }
+    }
+    close(fd);
+    return found;
+}
+
+/* ---- names ---- */
+
+const char *program_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void word(FILE *out, const char *text)
+{
+    static const char safe[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                               "_./:=,@%+-";
+    if (*text && strspn(text, safe) == strlen(text)) {
+        fputs(text, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *text; text++) {
+        if (*text == '\'') fputs("'\\''", out);
+        else fputc(*text, out);
+    }
+    fputc('\'', out);
+}
+
+static void command(FILE *out, const char *const *env, char *const *argv)
+{
+    for (; *env; env++) {
+        const char *value = strchr(*env, '=') + 1;
+        fprintf(out, "%.*s", (int)(value - *env), *env);
+        word(out, value);
+        fputc(' ', out);
+    }
+    for (; *argv; argv++) {
+        word(out, *argv);
+        if (argv[1]) fputc(' ', out);
+    }
+}
+
+char *program_command_text(const char *const *env, char *const *argv)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out) return NULL;
+    command(out, env, argv);
+    if (fclose(out) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* A whole small file, ended by 0; to be freed. NULL. */
+static char *slurp(const char *path)
+{
+    enum { SLURP_MAX = 1 << 20 };
+    char *text = malloc(SLURP_MAX);
+    FILE *in = fopen(path, "re");
+    if (in && text) {
+        text[fread(text, 1, SLURP_MAX - 1, in)] = 0;
+    } else {
+        free(text);
+        text = NULL;
+    }
+    if (in) fclose(in);
+    return text;
+}
+
+char **program_of_log(const char *log, char **given, char ***owned)
+{
+    char path[PROGRAM_PATH_MAX];
+    *owned = NULL;
+    if (given[0]) return given;
+    if ((size_t)snprintf(path, sizeof(path), "%s.meta", log) < sizeof(path)) {
+        char *text = slurp(path);
+        if (text) *owned = json_read_list(text, "argv");
+        free(text);
+    }
+    if (*owned && (*owned)[0]) return *owned;
+    free(*owned);
+    *owned = NULL;
+    tool_complain(0, "%s.meta does not say which program it was; put -- PROGRAM ARGS... at the end",
+                  log);
+    return NULL;
+}
+
+/* The object at its beginning, as it is, with one more entry. */
+static void write_signed(const char *path, const char *text, char *const *argv)
+{
+    const char *end = strrchr(text, '}');
+    FILE *out = end ? fopen(path, "we") : NULL;
+    if (!out) return; /* People can still name the program. */
+    struct json json = {.out = out, .depth = 1};
+    fprintf(out, "%.*s, ", (int)(end - text), text);
+    json_open(&json, "argv", '[');
+    for (; *argv; argv++) json_text(&json, NULL, *argv);
+    json_close(&json, ']');
+    fputs("}\n", out);
+    fclose(out);
+}
+
+void program_sign_log(const char *log, char *const *argv)
+{
+    char path[PROGRAM_PATH_MAX];
+    if ((size_t)snprintf(path, sizeof(path), "%s.meta", log) >= sizeof(path)) return;
+    char *text = slurp(path);
+    char **known = text ? json_read_list(text, "argv") : NULL;
+    if (!known) write_signed(path, text ? text : "{\"recorded\": true}", argv);
+    free(known);
+    free(text);
+}
+
+/* ---- scratch files ---- */
+
+static char scratch[PROGRAM_PATH_MAX / 2];
+
+/* What is still there of programs that were run, and of what they forked, writes no more. */
+static void end_orphans(void)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+    FILE *file = fopen(path, "r");
+    if (!file) return; /* The kernel does not tell. */
+    for (int child; fscanf(file, "%d", &child) == 1;) kill(child, SIGKILL);
+    fclose(file);
+    while (waitpid(-1, NULL, 0) > 0) continue;
+}
+
+static void scratch_remove(void)
+{
+    end_orphans();
+    DIR *dir = opendir(scratch);
+    if (!dir) return;
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        unlinkat(dirfd(dir), entry->d_name, 0); /* Not . and .., which are no files. */
+    }
+    closedir(dir);
+    rmdir(scratch);
+}
+
+/* Programs get these paths in lists apart by blanks. */
+static const char *scratch_root(void)
+{
+    const char *root = getenv("TMPDIR");
+    if (!root || *root != '/' || strlen(root) > sizeof(scratch) / 2) return "/tmp";
+    return root[strcspn(root, " \t\n")] ? "/tmp" : root;
+}
+
+int scratch_path(char path[static PROGRAM_PATH_MAX], const char *name)
+{
+    if (!scratch[0]) {
+        snprintf(scratch, sizeof(scratch), "%s/heddle-XXXXXX", scratch_root());
+        if (!mkdtemp(scratch)) {
+            scratch[0] = 0;
+            return -errno;
+        }
+        prctl(PR_SET_CHILD_SUBREAPER, 1); /* Children of programs that end become ours. */
+        if (atexit(scratch_remove) != 0) {
+            scratch_remove();
+            return -ENOMEM;
+        }
+    }
+    snprintf(path, PROGRAM_PATH_MAX, "%s/%s", scratch, name);
+    return 0;
+}
+
+static int copy(const char *from, const char *to)
+{
+    char buffer[16384];
+    ssize_t n = -1;
+    const int in = open(from, O_RDONLY | O_CLOEXEC);
+    if (in < 0) return -errno;
+    const int out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int err = out < 0 ? -errno : 0;
+    while (!err && (n = read(in, buffer, sizeof(buffer))) > 0) {
+        const ssize_t written = write(out, buffer, (size_t)n);
+        if (written != n) err = written < 0 ? -errno : -ENOSPC;
+    }
+    if (!err && n < 0) err = -errno;
+    close(in);
+    if (out >= 0 && close(out) != 0 && !err) err = -errno;
+    return err;
+}
+
+static int move(const char *from, const char *to)
+{
+    if (rename(from, to) == 0) return 0;
+    return errno == EXDEV ? copy(from, to) : -errno;
+}
+
+int scratch_keep(const char *from, const char *to)
+{
+    char from_meta[PROGRAM_PATH_MAX + 8], to_meta[PROGRAM_PATH_MAX + 8];
+    const int err = move(from, to);
+    if (err) return err;
+    snprintf(from_meta, sizeof(from_meta), "%s.meta", from);
+    snprintf(to_meta, sizeof(to_meta), "%s.meta", to);
+    /* It is for people: without it the log is as good. */
+    if (move(from_meta, to_meta) == -ENOENT) unlink(to_meta);
+    return 0;
+}

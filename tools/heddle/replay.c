@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * replay: runs a recorded schedule again, and checks that it is the same.
+ *
+ * The program replays by itself (HEDDLE_REPLAY), and records what it does now in another log; both
+ * are compared here. With --until it stops before a step and waits for a debugger; where it stopped
+ * last is remembered beside the log, for --back.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "compare.h"
+#include "program.h"
+#include "tool.h"
+
+static struct {
+    struct number until;
+    bool back, gdb, json;
+} options;
+
+static const struct option_spec replay_options[] = {
+    {"until", "STEP", "stop before this step, for a debugger", OPTION_NUMBER, &options.until},
+    {"back", NULL, "stop one step before the last stop, or before --until", OPTION_FLAG,
+     &options.back},
+    {"gdb", NULL, "run it in gdb, with --until or --back", OPTION_FLAG, &options.gdb},
+    {"json", NULL, "the result as JSON; the program's stdout goes to stderr", OPTION_FLAG,
+     &options.json},
+    {0},
+};
+
+struct replaying {
+    const char *log;
+    char **argv;
+    uint64_t until; /* 0: the end */
+    bool cut;       /* the log has no end: the program may have died, and may do so again */
+    char replay[PROGRAM_PATH_MAX + 16], stop[40]; /* variables */
+};
+
+/* ---- the last stop ---- */
+
+static int stop_path(char path[static PROGRAM_PATH_MAX], const char *log)
+{
+    const int length = snprintf(path, PROGRAM_PATH_MAX, "%s.stop", log);
+    return length < PROGRAM_PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static uint64_t last_stop(const char *log)
+{
+    char path[PROGRAM_PATH_MAX];
+    uint64_t step = 0;
+    FILE *in = stop_path(path, log) == 0 ? fopen(path, "re") : NULL;
+    if (!in) return 0;
+    if (fscanf(in, "%" SCNu64, &step) != 1) step = 0;
+    fclose(in);
+    return step;
+}
+
+static void remember_stop(const char *log, uint64_t step)
+{
+    char path[PROGRAM_PATH_MAX];
+    FILE *out = stop_path(path, log) == 0 ? fopen(path, "we") : NULL;
+    if (out) fprintf(out, "%" PRIu64 "\n", step);
+    if (!out || fclose(out) != 0) tool_complain(0, "--back will not know of this stop: %s", path);
+}
+
+/* Returns 0 or an exit code. */
+static int choose_stop(struct replaying *r)
+{
+    r->until = options.until.value;
+    if (options.back) {
+        const uint64_t last = options.until.set ? options.until.value : last_stop(r->log);
+        if (last == 0) return options_refuse("replay", "there was no stop to go back from");
+        if (last == 1) return options_refuse("replay", "the last stop was before the first step");
+        r->until = last - 1;
+    } else if (options.until.set && r->until == 0) {
+        return options_refuse("replay", "steps are counted from 1");
+    }
+    if (r->until) remember_stop(r->log, r->until);
+    return 0;
+}
+
+/* ---- stopping ---- */
+
+/* In place of the tool: gdb has the terminal, and the program as its child, which it may look at
+ * whatever the system says about other processes. */
+static int become_gdb(struct replaying *r)
+{
+    size_t count = 0;
+    while (r->argv[count]) count++;
+    static const char *const begin[] = {"gdb", "-q", "-ex", "run", "--args"};
+    const size_t before = sizeof(begin) / sizeof(begin[0]);
+    const char **argv = calloc(before + count + 1, sizeof(*argv));
+    if (!argv) return tool_complain(TOOL_SYSTEM, "out of memory");
+    memcpy(argv, begin, sizeof(begin));
+    memcpy(argv + before, r->argv, count * sizeof(*argv));
+    int err = putenv(r->replay) != 0 || putenv(r->stop) != 0 ? ENOMEM : 0;
+    if (!err) {
+        execvp(argv[0], (char *const *)argv);
+        err = errno;
+    }
+    free(argv);
+    return tool_complain(TOOL_SYSTEM, "cannot run gdb: %s; without --gdb the program waits for any"
+                         " debugger", strerror(err));
+}
+
+static void say_stop(pid_t pid)
+{
+    tool_complain(0, "process %d stops before the step; to look at it: gdb -p %d", (int)pid,
+                  (int)pid);
+}
+
+static int run_stopping(void *arg)
+{
+    struct replaying *r = arg;
+    const struct launch launch = {.argv = r->argv,
+                                  .env = {r->replay, r->stop},
+                                  .started = say_stop};
+    struct ending ending;
+    char how[80];
+    const int err = program_run(&launch, &ending);
+    if (err == -ECANCELED) return TOOL_INTERRUPTED;
+    if (err) return program_refused(r->argv, err);
+    tool_complain(0, "%s has ended: %s", r->argv[0], program_ending(&ending, how, sizeof(how)));
+    return TOOL_FINE;
+}
+
+/* ---- checking ---- */
+
+/* Whether they differ in nothing but that the recorded one was cut. */
+static bool went_further(const struct comparison *c)
+{
+    const hd_log_info *about = hd_log_about(c->a);
+    return !about->complete && c->sequence == about->events + 1;
+}
+
+/* The verdict that the log ends with; copied. */
+static void find_verdict(hd_log *log, hd_verdict *verdict, char *text, size_t size)
+{
+    hd_log_event event;
+    const uint64_t events = hd_log_about(log)->events;
+    *verdict = HD_VERDICT_NONE;
+    text[0] = 0;
+    if (events == 0 || hd_log_seek(log, events) != 0 || hd_log_next(log, &event) != 1) return;
+    if (event.kind != HD_LOG_VERDICT) return;
+    *verdict = (hd_verdict)event.a;
+    snprintf(text, size, "%s", event.text);
+}
+
+static void report(const struct replaying *r, const struct comparison *c,
+                   const struct ending *ending)
+{
+    char message[HD_MESSAGE_MAX + 8];
+    hd_verdict verdict;
+    find_verdict(c->a, &verdict, message, sizeof(message));
+    if (WIFSIGNALED(ending->status)) { /* Then it had no time to record that. */
+        verdict = HD_VERDICT_CRASH;
+        program_ending(ending, message, sizeof(message));
+    }
+    const uint64_t events = hd_log_about(c->a)->events;
+    if (options.json) {
+        struct json json = {.out = stdout};
+        json_open(&json, NULL, '{');
+        json_text(&json, "log", r->log);
+        json_number(&json, "events", events);
+        compare_json(c, &json);
+        json_text(&json, "verdict", hd_verdict_name(verdict));
+        json_text(&json, "message", message);
+        json_close(&json, '}');
+        return;
+    }
+    if (c->sequence && !went_further(c)) {
+        compare_print(c, stdout, r->log, "the replay");
+        return;
+    }
+    if (c->headers) tool_complain(0, "the program is not the one it was, but does the same");
+    printf("%s: replayed as recorded, %" PRIu64 " events; %s%s%s\n", r->log, events,
+           hd_verdict_name(verdict), message[0] ? ": " : "", message);
+}
+
+static int run_checking(void *arg)
+{
+    struct replaying *r = arg;
+    char path[PROGRAM_PATH_MAX], record[PROGRAM_PATH_MAX + 16];
+    int err = scratch_path(path, "replayed.hdlog");
+    if (err) return tool_complain(TOOL_SYSTEM, "no scratch files: %s", strerror(-err));
+    snprintf(record, sizeof(record), "HEDDLE_LOG=%s", path);
+    const struct launch launch = {.argv = r->argv,
+                                  .env = {r->replay, record, r->cut ? "HEDDLE_LOG_SYNC=1" : NULL},
+                                  .streams = options.json ? PROGRAM_SHOWN_2 : PROGRAM_SHOWN};
+    struct ending ending;
+    err = program_run(&launch, &ending);
+    if (err == -ECANCELED) return TOOL_INTERRUPTED;
+    if (err) return program_refused(r->argv, err);
+    if (access(path, F_OK) != 0) return program_foreign(r->argv, &ending);
+    struct comparison comparison;
+    int status = compare_logs(&comparison, r->log, path);
+    if (!status) {
+        event_warn(comparison.a, r->log);
+        report(r, &comparison, &ending);
+        if (comparison.sequence && !went_further(&comparison)) status = TOOL_DIVERGED;
+    }
+    compare_end(&comparison);
+    return status;
+}
+
+static int replay_command(struct arguments *arguments)
+{
+    if (arguments->count == 0) return options_refuse("replay", "a log is wanted");
+    if (options.gdb && !options.until.set && !options.back) {
+        return options_refuse("replay", "--gdb goes with --until or --back");
+    }
+    struct replaying r = {.log = arguments->operands[0]};
+    hd_log *log;
+    int status = event_open(&log, r.log);
+    if (status) return status;
+    r.cut = !hd_log_about(log)->complete;
+    hd_log_close(log);
+    status = choose_stop(&r);
+    if (status) return status;
+    snprintf(r.replay, sizeof(r.replay), "HEDDLE_REPLAY=%s", r.log);
+    snprintf(r.stop, sizeof(r.stop), "HEDDLE_UNTIL=%" PRIu64, r.until);
+    char **recorded;
+    r.argv = program_of_log(r.log, arguments->operands + 1, &recorded);
+    if (!r.argv) return TOOL_NO_PROGRAM;
+    if (r.until && options.gdb) status = become_gdb(&r);
+    else status = tool_run(r.until ? run_stopping : run_checking, &r);
+    free(recorded);
+    return status;
+}
+
+const struct command command_replay = {
+    .name = "replay",
+    .operands = "LOG [-- PROGRAM ARGS...]",
+    .summary = "Run a recorded schedule again, and check that it is the same",
+    .details = "The program is the one in LOG.meta, if none is given. A recorded failure that\n"
+               "happens again is a success: 0.\n",
+    .options = replay_options,
+    .run = replay_command,
+};

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * sim: runs a program in sim, with one seed or with many.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "json.h"
+#include "program.h"
+#include "progress.h"
+#include "tool.h"
+
+static struct {
+    struct number seed, jobs;
+    struct range seeds;
+    const char *sampler, *output;
+    bool json;
+} options;
+
+static const struct option_spec sim_options[] = {
+    {"seed", "N", "the seed (1)", OPTION_NUMBER, &options.seed},
+    {"seeds", "N[..M]", "all seeds from 1 to N, or from N to M", OPTION_RANGE, &options.seeds},
+    {"sampler", "TEXT", "who goes on: random, pct:3, pos, urw, cohort, fair", OPTION_TEXT,
+     &options.sampler},
+    {"jobs", "N", "so many at once, with --seeds (as many as CPUs)", OPTION_NUMBER, &options.jobs},
+    {"output", "FILE", "record the run, or the first that fails, there", OPTION_TEXT,
+     &options.output},
+    {"json", NULL, "the result as JSON; the program's stdout goes to stderr", OPTION_FLAG,
+     &options.json},
+    {0},
+};
+
+struct failure {
+    uint64_t seed;
+    int status;
+};
+
+struct simulation {
+    char *const *argv;
+    uint64_t next, last;      /* seeds that nobody has taken */
+    bool drained;             /* there are no more */
+    uint64_t done, total;     /* seeds */
+    struct failure *failures; /* in the order they were found */
+    size_t failed, room;
+    int refused;              /* why it cannot be run, -errno */
+    char said[PROGRAM_SAID_MAX]; /* by the first that failed */
+};
+
+/* The texts that `env` points to. */
+struct variables {
+    char seed[40], sampler[300], log[PROGRAM_PATH_MAX + 16];
+};
+
+/* What the program gets; `log` may be NULL. */
+static void prepare(struct launch *launch, struct variables *variables, uint64_t seed,
+                    const char *log)
+{
+    unsigned count = 0;
+    snprintf(variables->seed, sizeof(variables->seed), "HEDDLE_SEED=%" PRIu64, seed);
+    launch->env[count++] = variables->seed;
+    if (options.sampler) {
+        snprintf(variables->sampler, sizeof(variables->sampler), "HEDDLE_SAMPLER=%s",
+                 options.sampler);
+        launch->env[count++] = variables->sampler;
+    }
+    if (log) {
+        snprintf(variables->log, sizeof(variables->log), "HEDDLE_LOG=%s", log);
+        launch->env[count++] = variables->log;
+    }
+    launch->env[count] = NULL;
+}
+
+/* The line that repeats a seed; to be freed. */
+static char *repeat(const struct simulation *sim, uint64_t seed)
+{
+    struct launch launch = {.argv = sim->argv};
+    struct variables variables;
+    prepare(&launch, &variables, seed, NULL);
+    return program_command_text(launch.env, launch.argv);
+}
+
+static bool failed(const struct ending *ending)
+{
+    return !WIFEXITED(ending->status) || WEXITSTATUS(ending->status) != 0;
+}
+
+/* ---- one seed ---- */
+
+static void report_one(const struct simulation *sim, uint64_t seed, const struct ending *ending)
+{
+    char how[80];
+    char *line = repeat(sim, seed);
+    program_ending(ending, how, sizeof(how));
+    if (options.json) {
+        struct json json = {.out = stdout};
+        json_open(&json, NULL, '{');
+        json_text(&json, "program", sim->argv[0]);
+        json_number(&json, "seed", seed);
+        json_bool(&json, "failed", failed(ending));
+        json_text(&json, "ending", how);
+        json_text(&json, "reproduce", line);
+        json_text(&json, "log", options.output);
+        json_close(&json, '}');
+    } else if (failed(ending)) {
+        fprintf(stderr, "heddle: seed %" PRIu64 ": %s\n  repeat:  %s\n", seed, how,
+                line ? line : "");
+        if (options.output) {
+            fprintf(stderr, "  log:     %s\n  shrink:  heddle shrink %s\n", options.output,
+                    options.output);
+        }
+    }
+    free(line);
+}
+
+/* A file that does not look like a Heddle program has to prove that it is one by leaving a log. */
+static int simulate_one(void *arg)
+{
+    struct simulation *sim = arg;
+    char proof[PROGRAM_PATH_MAX];
+    const char *log = options.output;
+    const uint64_t seed = options.seed.set ? options.seed.value : 1;
+    if (!log && !program_plausible(sim->argv[0]) && scratch_path(proof, "first.hdlog") == 0) {
+        log = proof;
+    }
+    if (log) unlink(log);
+    struct variables variables;
+    struct ending ending;
+    struct launch launch = {.argv = sim->argv,
+                            .streams = options.json ? PROGRAM_SHOWN_2 : PROGRAM_SHOWN};
+    prepare(&launch, &variables, seed, log);
+    const int err = program_run(&launch, &ending);
+    if (err == -ECANCELED) return TOOL_INTERRUPTED;
+    if (err) return program_refused(sim->argv, err);
+    if (log && access(log, F_OK) != 0) return program_foreign(sim->argv, &ending);
+    if (options.output) program_sign_log(options.output, sim->argv);
+    report_one(sim, seed, &ending);
+    return failed(&ending) ? TOOL_FOUND : TOOL_FINE;
+}
+
+/* ---- many ---- */
+
+static void note(struct simulation *sim, uint64_t seed, const struct ending *ending)
+{
+    if (sim->failed == 0) memcpy(sim->said, ending->said, sizeof(sim->said));
+    if (sim->failed == sim->room) {
+        const size_t room = sim->room ? 2 * sim->room : 64;
+        struct failure *more = reallocarray(sim->failures, room, sizeof(*more));
+        if (!more) return;
+        sim->failures = more;
+        sim->room = room;
+    }
+    sim->failures[sim->failed++] = (struct failure){seed, ending->status};
+    if (options.json) return;
+    char how[80];
+    char *line = repeat(sim, seed);
+    progress_clear();
+    printf("seed %" PRIu64 ": %s\n  repeat:  %s\n", seed, program_ending(ending, how, sizeof(how)),
+           line ? line : "");
+    fflush(stdout);
+    free(line);
+}
+
+static bool stopped(const struct ending *ending)
+{
+    if (!WIFSIGNALED(ending->status)) return false;
+    const int signal = WTERMSIG(ending->status); /* The terminal's, not its own. */
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+}
+
+/* Take seed after seed. */
+static int simulate_some(void *arg)
+{
+    struct simulation *sim = arg;
+    while (!sim->drained && !sim->refused) {
+        const uint64_t seed = sim->next;
+        if (seed == sim->last) sim->drained = true;
+        else sim->next++;
+        struct variables variables;
+        struct ending ending;
+        struct launch launch = {.argv = sim->argv, .streams = PROGRAM_GATHERED};
+        prepare(&launch, &variables, seed, NULL);
+        const int err = program_run(&launch, &ending);
+        if (err == -ECANCELED || (!err && stopped(&ending))) return 0;
+        if (err) {
+            sim->refused = err;
+            return 0;
+        }
+        sim->done++;
+        if (failed(&ending)) note(sim, seed, &ending);
+    }
+    return 0;
+}
+
+static void progress_text(void *arg, char text[static PROGRESS_TEXT_MAX])
+{
+    const struct simulation *sim = arg;
+    snprintf(text, PROGRESS_TEXT_MAX, "%" PRIu64 " of %" PRIu64 " seeds, %zu failed", sim->done,
+             sim->total, sim->failed);
+}
+
+static int by_seed(const void *a, const void *b)
+{
+    const uint64_t x = ((const struct failure *)a)->seed, y = ((const struct failure *)b)->seed;
+    return (x > y) - (x < y);
+}
+
+/* Record the first failure. Returns whether there is such a log now. */
+static bool record(const struct simulation *sim)
+{
+    struct variables variables;
+    struct ending ending;
+    struct launch launch = {.argv = sim->argv, .streams = PROGRAM_SILENT};
+    unlink(options.output);
+    prepare(&launch, &variables, sim->failures[0].seed, options.output);
+    if (program_run(&launch, &ending) != 0 || access(options.output, F_OK) != 0) return false;
+    program_sign_log(options.output, sim->argv);
+    return true;
+}
+
+static void report_json(const struct simulation *sim, const char *log)
+{
+    struct json json = {.out = stdout};
+    json_open(&json, NULL, '{');
+    json_text(&json, "program", sim->argv[0]);
+    json_number(&json, "first", options.seeds.first);
+    json_number(&json, "last", options.seeds.last);
+    json_number(&json, "runs", sim->done);
+    json_open(&json, "failures", '[');
+    for (size_t i = 0; i < sim->failed; i++) {
+        char how[80];
+        char *line = repeat(sim, sim->failures[i].seed);
+        const struct ending ending = {.status = sim->failures[i].status};
+        json_open(&json, NULL, '{');
+        json_number(&json, "seed", sim->failures[i].seed);
+        json_text(&json, "ending", program_ending(&ending, how, sizeof(how)));
+        json_text(&json, "reproduce", line);
+        json_close(&json, '}');
+        free(line);
+    }
+    json_close(&json, ']');
+    json_text(&json, "log", log);
+    json_bool(&json, "interrupted", tool_interrupted());
+    json_close(&json, '}');
+}
+
+static int report_many(struct simulation *sim)
+{
+    const char *log = NULL;
+    if (sim->failed > 0) {
+        qsort(sim->failures, sim->failed, sizeof(*sim->failures), by_seed);
+        if (options.output && !tool_interrupted() && record(sim)) log = options.output;
+    }
+    if (options.json) {
+        report_json(sim, log);
+    } else {
+        if (sim->said[0]) printf("the first that failed said:\n%s", sim->said);
+        printf("%" PRIu64 " of %" PRIu64 " seeds run, %zu failed%s\n", sim->done, sim->total,
+               sim->failed, tool_interrupted() ? " (interrupted)" : "");
+        if (log) printf("  log:     %s (seed %" PRIu64 ")\n", log, sim->failures[0].seed);
+    }
+    if (sim->failed > 0) return TOOL_FOUND;
+    return tool_interrupted() ? TOOL_INTERRUPTED : TOOL_FINE;
+}
+
+/* Returns 0, or an exit code: one run shows whether there is a point in more. */
+static int probe(struct simulation *sim)
+{
+    char proof[PROGRAM_PATH_MAX];
+    if (program_plausible(sim->argv[0])) return 0;
+    const int err = scratch_path(proof, "first.hdlog");
+    if (err) return tool_complain(TOOL_SYSTEM, "no scratch files: %s", strerror(-err));
+    struct variables variables;
+    struct ending ending;
+    struct launch launch = {.argv = sim->argv, .streams = PROGRAM_GATHERED};
+    prepare(&launch, &variables, sim->next, proof);
+    const int started = program_run(&launch, &ending);
+    if (started == -ECANCELED) return TOOL_INTERRUPTED;
+    if (started) return program_refused(sim->argv, started);
+    return access(proof, F_OK) == 0 ? 0 : program_foreign(sim->argv, &ending);
+}
+
+static int simulate_many(void *arg)
+{
+    struct simulation *sim = arg;
+    const uint64_t jobs = options.jobs.set ? options.jobs.value : tool_cpus();
+    sim->next = options.seeds.first;
+    sim->last = options.seeds.last;
+    sim->total = sim->last - sim->next + 1;
+    int status = probe(sim);
+    if (status) return status;
+    struct progress progress;
+    progress_begin(&progress, progress_text, sim);
+    HD_NURSERY(nursery) {
+        for (uint64_t i = 0; i < jobs && i < sim->total; i++) {
+            if (hd_go(nursery, simulate_some, sim) != 0) break;
+        }
+    }
+    progress_end(&progress);
+    status = sim->refused ? program_refused(sim->argv, sim->refused) : report_many(sim);
+    free(sim->failures);
+    return status;
+}
+
+static int sim_command(struct arguments *arguments)
+{
+    if (arguments->count == 0) return options_refuse("sim", "a program is wanted");
+    if (options.seed.set && options.seeds.set) {
+        return options_refuse("sim", "either --seed or --seeds");
+    }
+    if (options.jobs.set && (options.jobs.value == 0 || options.jobs.value > 256)) {
+        return options_refuse("sim", "--jobs is from 1 to 256");
+    }
+    const hd_explore_options check = {.size = sizeof(check), .sampler = options.sampler};
+    const char *error = options.sampler ? hd_explore_error(&check) : NULL;
+    if (error) return tool_complain(TOOL_USAGE, "--sampler %s: %s", options.sampler, error);
+    if (options.sampler && !strcmp(options.sampler, "portfolio")) {
+        return options_refuse("sim", "portfolio is for `heddle explore`");
+    }
+    struct simulation sim = {.argv = arguments->operands};
+    return tool_run(options.seeds.set ? simulate_many : simulate_one, &sim);
+}
+
+const struct command command_sim = {
+    .name = "sim",
+    .operands = "PROGRAM [--] [ARGS...]",
+    .summary = "Run a program in sim, with one seed or many",
+    .details = "A run fails if it does not exit with 0. Options of the program go after --.\n",
+    .options = sim_options,
+    .run = sim_command,
+};
