@@ -4,6 +4,7 @@
  */
 #include <netinet/in.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -302,8 +303,9 @@ struct outside {
     int listener;
     bool fills;
     bool exits;
-    atomic_int filled; /* bytes; -1: not yet */
-    atomic_int got;
+    sem_t ready;         /* posted once `filled` is known */
+    _Atomic(int) filled; /* bytes */
+    _Atomic(int) got;
 };
 
 /* Reads to the end, once the other side has filled its socket. */
@@ -315,13 +317,13 @@ static void *read_outside(void *arg)
     int all = 0;
     const int fd = accept(outside->listener, NULL, NULL);
     EXPECT(fd >= 0 && send(fd, "w", 1, 0) == 1);
-    while (outside->fills && atomic_load(&outside->filled) < 0) usleep(1000);
+    if (outside->fills) EXPECT_EQ(sem_wait(&outside->ready), 0);
     for (ssize_t n; (n = recv(fd, block, sizeof(block), 0)) > 0;) {
         all += (int)n;
         last = block[n - 1];
-        atomic_store(&outside->got, all);
+        hdi_store_release(&outside->got, all);
     }
-    EXPECT_EQ(all, atomic_load(&outside->filled) + 1);
+    EXPECT_EQ(all, hdi_load_acquire(&outside->filled) + 1);
     EXPECT_EQ(last, 'e');
     close(fd);
     return NULL;
@@ -346,7 +348,8 @@ static int leave_and_end(void *arg)
     const hd_io io = connect_outside(outside);
     const int filled = outside->fills && has_outbox() ? (int)fill(io) : 0;
     leave(io, 'e');
-    atomic_store(&outside->filled, filled);
+    hdi_store_release(&outside->filled, filled);
+    if (outside->fills) EXPECT_EQ(sem_post(&outside->ready), 0);
     if (outside->exits) exit(0);
     if (outside->fills) EXPECT_EQ(hd_close(io), 0);
     return 0;
@@ -354,13 +357,15 @@ static int leave_and_end(void *arg)
 
 static void end_with(bool fills, const hd_options *options)
 {
-    struct outside outside = {.fills = fills, .filled = fills ? -1 : 0};
+    struct outside outside = {.fills = fills};
+    EXPECT_EQ(sem_init(&outside.ready, 0, 0), 0);
     outside.listener = listen_outside(&outside.place);
     pthread_t thread;
     EXPECT_EQ(pthread_create(&thread, NULL, read_outside, &outside), 0);
     const hd_options own = rt_workers(options, 1);
     rt_run(leave_and_end, &outside, &own);
     EXPECT_EQ(pthread_join(thread, NULL), 0);
+    EXPECT_EQ(sem_destroy(&outside.ready), 0);
     close(outside.listener);
 }
 
@@ -394,7 +399,7 @@ static int compute(void *arg)
     struct outside *outside = arg;
     const hd_io io = connect_outside(outside);
     leave(io, 'e');
-    while (atomic_load(&outside->got) == 0) continue; /* No call, so no look. */
+    while (hdi_load_acquire(&outside->got) == 0) continue; /* No call, so no look. */
     EXPECT_EQ(hd_close(io), 0);
     return 0;
 }

@@ -3,29 +3,9 @@
  * Simulated hosts: who is where, what a crash does to tasks, connections and listeners, and that
  * a client which tries again gets through chaos.
  */
-#include "rt.h"
+#include "seeds.h"
 
 TEST_MAIN
-
-#define SEEDS 40
-
-static hd_options sim(uint64_t seed)
-{
-    hd_options options = HD_OPTIONS_INIT;
-    options.world = HD_WORLD_SIM;
-    options.seed = seed;
-    options.sim_order = seed % 2 ? HD_SIM_RANDOM : HD_SIM_WORKERS;
-    return options;
-}
-
-static void each_seed(hd_fn *fn)
-{
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        const hd_options options = sim(seed);
-        const int result = hd_run(fn, NULL, &options);
-        if (result) test_fail(__FILE__, __LINE__, "seed %d: %d", (int)seed, result);
-    }
-}
 
 /* ---- who is where ---- */
 

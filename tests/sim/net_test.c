@@ -3,33 +3,12 @@
  * The simulated network: bytes arrive whole and in order whatever the links do; each fault shows
  * as it does in life, and can be told from its absence.
  */
-#include "rt.h"
+#include "seeds.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
 TEST_MAIN
-
-#define SEEDS 40
-
-static hd_options sim(uint64_t seed)
-{
-    hd_options options = HD_OPTIONS_INIT;
-    options.world = HD_WORLD_SIM;
-    options.seed = seed;
-    options.sim_order = seed % 2 ? HD_SIM_RANDOM : HD_SIM_WORKERS;
-    return options;
-}
-
-/* Run it with many seeds. */
-static void each_seed(hd_fn *fn)
-{
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        const hd_options options = sim(seed);
-        const int result = hd_run(fn, NULL, &options);
-        if (result) test_fail(__FILE__, __LINE__, "seed %d: %d", (int)seed, result);
-    }
-}
 
 static unsigned char byte_at(size_t at)
 {
