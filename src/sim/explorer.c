@@ -92,7 +92,7 @@ static void tell_outcome(const struct hdi_explorer *explorer, struct hdi_outcome
     const struct hdi_schedule *schedule = explorer->runtime->sim.schedule;
     outcome->verdict = schedule->verdict;
     outcome->steps = schedule->steps;
-    outcome->tasks = schedule->actor_count;
+    outcome->tasks = schedule->actors.count;
     outcome->decisions = schedule->decisions;
     outcome->preemptions = schedule->preemptions;
     outcome->faults = schedule->faults;

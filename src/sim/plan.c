@@ -64,8 +64,8 @@ static void begin(struct hdi_sampler *sampler, struct hdi_schedule *schedule, ui
 
 static bool is_done(const struct hdi_schedule *schedule, const struct hdi_block *block)
 {
-    if (block->task >= schedule->actor_room) return false;
-    return schedule->actors[block->task].steps >= block->upto;
+    const struct hdi_actor *actor = hdi_actors_find(&schedule->actors, block->task);
+    return actor ? actor->steps >= block->upto : block->task < schedule->actors.count;
 }
 
 static int index_of(struct hd_task *const *ready, unsigned count, uint32_t task)

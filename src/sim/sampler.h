@@ -20,23 +20,8 @@
 #include <heddle/explore.h>
 
 #include "base/prng.h"
+#include "sim/actors.h"
 #include "task/task.h"
-
-/* What is known of a task of the schedule under way, found by its number, which is its place in the
- * order of spawns, from 0. */
-struct hdi_actor {
-    const void *object;    /* what its next step touches; NULL: unknown */
-    const hd_site *site;   /* where; NULL: unknown */
-    const void *code;      /* where it goes on: a site, a place in the library, or its function
-                            * at first; NULL: unknown. Not a return address (hdi_point) */
-    hd_touch_kind kind;
-    uint32_t steps;        /* it has taken */
-    uint32_t ready_since;  /* the schedule's count of steps when it became ready */
-    bool begun;            /* it is known to the sampler: `spawned` was called */
-    bool ready;            /* it can go on, and does not run */
-    bool yielded;          /* it gave way by itself, and has not run since */
-    uint64_t value;        /* the sampler's own: a priority, a weight */
-};
 
 /* The schedule under way. */
 struct hdi_schedule;

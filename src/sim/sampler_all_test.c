@@ -40,7 +40,6 @@ struct toy {
 struct run {
     const struct toy *toy;
     struct hdi_schedule schedule;
-    struct hdi_actor actors[TASKS_MAX];
     struct hd_task tasks[TASKS_MAX];
     struct hd_task *ready[TASKS_MAX];
     unsigned count;
@@ -55,10 +54,15 @@ struct run {
     bool stuck;
 };
 
+static struct hdi_actor *actor_of(const struct run *run, unsigned task)
+{
+    return hdi_actors_find(&run->schedule.actors, task);
+}
+
 /* What a task stands before. */
 static void announce(struct run *run, unsigned task)
 {
-    struct hdi_actor *actor = &run->actors[task];
+    struct hdi_actor *actor = actor_of(run, task);
     const struct act_on *next = &run->toy->steps[task][run->at[task]];
     actor->object = &run->words[next->word % WORDS]; /* START has a task there. */
     switch (next->act) {
@@ -82,22 +86,21 @@ static void announce(struct run *run, unsigned task)
 static void make_ready(struct run *run, unsigned task)
 {
     run->ready[run->count++] = &run->tasks[task];
-    run->actors[task].ready_since = run->schedule.steps;
+    actor_of(run, task)->ready_since = run->schedule.steps;
     announce(run, task);
 }
 
 static struct run *run_begin(const struct toy *toy, struct hdi_sampler *sampler)
 {
     static struct run run;
+    hdi_actors_fini(&run.schedule.actors);
     memset(&run, 0, sizeof(run));
     run.toy = toy;
     run.running = -1;
     run.schedule.sampler = sampler;
-    run.schedule.actors = run.actors;
-    run.schedule.actor_room = run.schedule.actor_count = TASKS_MAX;
     for (unsigned i = 0; i < TASKS_MAX; i++) {
         run.tasks[i].id = i + 1;
-        run.actors[i].begun = true;
+        (void)hdi_actors_begin(&run.schedule.actors, i);
     }
     for (unsigned i = 0; i < toy->started; i++) make_ready(&run, i);
     return &run;
@@ -108,7 +111,7 @@ static bool act(struct run *run, unsigned task)
 {
     const struct act_on *step = &run->toy->steps[task][run->at[task]++];
     unsigned *word = &run->words[step->word % WORDS];
-    run->actors[task].yielded = false;
+    actor_of(run, task)->yielded = false;
     switch (step->act) {
     case READ: run->registers[task] = *word; break;
     case WRITE: *word = run->registers[task] + 1; break;
@@ -127,10 +130,10 @@ static bool act(struct run *run, unsigned task)
             break;
         }
         break;
-    case YIELD: run->actors[task].yielded = true; break;
+    case YIELD: actor_of(run, task)->yielded = true; break;
     case AWAIT:
         if (*word) break;
-        run->actors[task].yielded = true;
+        actor_of(run, task)->yielded = true;
         run->at[task]--;
         break;
     case START: make_ready(run, step->word); break;
@@ -143,12 +146,12 @@ static void run_step(struct run *run, unsigned index)
 {
     const unsigned task = (unsigned)(run->ready[index] - run->tasks);
     const struct hdi_sampler_kind *kind = run->schedule.sampler->kind;
-    if (kind->stepped) kind->stepped(run->schedule.sampler, &run->actors[task], task);
+    if (kind->stepped) kind->stepped(run->schedule.sampler, actor_of(run, task), task);
     EXPECT(run->trace_count < TRACE_MAX);
     run->acts[run->trace_count] = &run->toy->steps[task][run->at[task]];
     run->trace[run->trace_count++] = (uint8_t)task;
     run->schedule.steps++;
-    run->actors[task].steps++;
+    actor_of(run, task)->steps++;
     run->ready[index] = run->ready[--run->count];
     run->running = (int)task;
     if (act(run, task)) make_ready(run, task);
@@ -158,7 +161,7 @@ static int running_index(const struct run *run)
 {
     for (unsigned i = 0; i < run->count; i++) {
         if (run->ready[i] - run->tasks != run->running) continue;
-        return run->actors[run->running].yielded ? -1 : (int)i;
+        return actor_of(run, (unsigned)run->running)->yielded ? -1 : (int)i;
     }
     return -1;
 }

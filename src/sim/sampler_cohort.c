@@ -97,11 +97,13 @@ static void begin_cohort(struct sampler_cohort *c, struct hdi_schedule *schedule
     schedule->cohort_tasks += c->count;
 }
 
-/* Where the member stands. Returns `count` if it is not ready any more, or again. */
+/* Where the member stands. Returns `count` if it is not ready any more, or again, or has
+ * ended. */
 static unsigned find(struct hdi_schedule *schedule, struct hd_task *const *ready, unsigned count,
                      uint64_t member)
 {
-    const struct hdi_actor *actor = &schedule->actors[(uint32_t)member - 1];
+    const struct hdi_actor *actor = hdi_actors_find(&schedule->actors, (uint32_t)member - 1);
+    if (!actor) return count;
     unsigned i = actor->value < count ? (unsigned)actor->value : 0;
     if ((uint32_t)ready[i]->id != (uint32_t)member) {
         for (i = 0; i < count && (uint32_t)ready[i]->id != (uint32_t)member;) i++;

@@ -19,6 +19,7 @@
  * SAMPLER-2 holds by chance, as in sampler_random.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "os/memory.h"
 #include "sim/schedule.h"
@@ -41,7 +42,8 @@ struct average {
 /* By number, of the schedule under way. */
 struct family {
     uint32_t parent; /* a higher number than its own: it was not spawned by a task */
-    uint32_t total;  /* at the end of the schedule */
+    uint32_t total;  /* its steps; at the end of the schedule also those of all it spawned */
+    bool begun;
 };
 
 /* In memory that is shared with processes forked later: each of their schedules counts too. */
@@ -54,6 +56,7 @@ struct sampler_urw {
     uint32_t list[LIST_MAX];
     struct average averages[LIST_MAX];
     uint32_t average_count;
+    uint32_t family_count; /* one more than the highest that has begun */
     struct family families[FAMILY_MAX];
 };
 
@@ -126,6 +129,8 @@ static void begin(struct hdi_sampler *sampler, struct hdi_schedule *schedule, ui
     struct sampler_urw *urw = (struct sampler_urw *)sampler;
     hdi_prng_init(&urw->prng, seed);
     urw->schedule = schedule;
+    memset(urw->families, 0, urw->family_count * sizeof(urw->families[0]));
+    urw->family_count = 0;
     if (urw->average_count > 0) use_learned(urw);
 }
 
@@ -144,14 +149,13 @@ static void learn(struct sampler_urw *urw, uint32_t number, uint32_t total)
 
 static void end(struct hdi_sampler *sampler, struct hdi_schedule *schedule)
 {
+    (void)schedule;
     struct sampler_urw *urw = (struct sampler_urw *)sampler;
     if (!urw->learns) return;
-    const uint32_t count = least(schedule->actor_count, FAMILY_MAX);
-    const struct hdi_actor *actors = schedule->actors;
-    for (uint32_t i = 0; i < count; i++) urw->families[i].total = actors[i].steps;
-    for (uint32_t i = count; i-- > 0;) { /* Who is spawned has a higher number than who did it. */
-        if (!actors[i].begun) continue;
+    /* Who is spawned has a higher number than who did it. */
+    for (uint32_t i = urw->family_count; i-- > 0;) {
         const struct family *family = &urw->families[i];
+        if (!family->begun) continue;
         if (family->parent < i) urw->families[family->parent].total += family->total;
         learn(urw, i, family->total);
     }
@@ -170,10 +174,19 @@ static void spawned(struct hdi_sampler *sampler, struct hdi_actor *actor, uint32
     struct sampler_urw *urw = (struct sampler_urw *)sampler;
     const uint32_t parent = (uint32_t)(urw->schedule->running - 1); /* The highest, if none. */
     actor->value = steps_of(urw, number);
-    if (number < FAMILY_MAX) urw->families[number].parent = parent;
+    if (number < FAMILY_MAX) {
+        urw->families[number] = (struct family){.parent = parent, .begun = true};
+        if (number >= urw->family_count) urw->family_count = number + 1;
+    }
     if (parent >= number) return;
-    struct hdi_actor *from = &urw->schedule->actors[parent];
-    from->value -= from->value < actor->value ? from->value : actor->value;
+    struct hdi_actor *from = hdi_actors_find(&urw->schedule->actors, parent);
+    if (from) from->value -= from->value < actor->value ? from->value : actor->value;
+}
+
+static void stepped(struct hdi_sampler *sampler, const struct hdi_actor *actor, uint32_t number)
+{
+    (void)actor;
+    if (number < FAMILY_MAX) ((struct sampler_urw *)sampler)->families[number].total++;
 }
 
 static uint32_t weight_of(const struct hdi_actor *actor)
@@ -216,4 +229,5 @@ const struct hdi_sampler_kind hdi_sampler_urw = {.name = "urw",
                                                  .end = end,
                                                  .spawned = spawned,
                                                  .pick = pick,
+                                                 .stepped = stepped,
                                                  .text = text};

@@ -29,46 +29,19 @@ uint32_t hdi_schedule_steps(const struct hdi_schedule *schedule)
     return schedule->steps;
 }
 
-static void grow(struct hdi_schedule *schedule, uint32_t number)
-{
-    uint32_t room = schedule->actor_room ? schedule->actor_room : 64;
-    while (room <= number) room *= 2;
-    schedule->actors = realloc(schedule->actors, room * sizeof(*schedule->actors));
-    HD_CHECK_MSG(schedule->actors, "sim: out of memory");
-    memset(schedule->actors + schedule->actor_room, 0,
-           (room - schedule->actor_room) * sizeof(*schedule->actors));
-    schedule->actor_room = room;
-}
-
-static void introduce(struct hdi_schedule *schedule, struct hdi_actor *actor,
-                      const struct hd_task *task, uint32_t number)
-{
-    const struct hdi_sampler_kind *kind = schedule->sampler->kind;
-    *actor = (struct hdi_actor){
-        .kind = HD_TOUCH_ANY,
-        .begun = true,
-        .ready_since = schedule->steps,
-        .code = task->kind == HDI_TASK_FIBER ? (const void *)(uintptr_t)task->fiber.fn
-                                             : (const void *)(uintptr_t)task->poll.poll,
-    };
-    if (number >= schedule->actor_count) schedule->actor_count = number + 1;
-    if (kind->spawned) kind->spawned(schedule->sampler, actor, number);
-}
-
-/* The common case, inline. */
-HDI_ALWAYS_INLINE struct hdi_actor *actor_of(struct hdi_schedule *schedule,
-                                             const struct hd_task *task)
-{
-    const uint32_t number = (uint32_t)(task->id - 1);
-    if (hdi_unlikely(number >= schedule->actor_room)) grow(schedule, number);
-    struct hdi_actor *actor = &schedule->actors[number];
-    if (hdi_unlikely(!actor->begun)) introduce(schedule, actor, task, number);
-    return actor;
-}
-
 struct hdi_actor *hdi_schedule_actor(struct hdi_schedule *schedule, const struct hd_task *task)
 {
-    return actor_of(schedule, task);
+    const uint32_t number = hdi_schedule_number(task);
+    struct hdi_actor *actor = hdi_actors_find(&schedule->actors, number);
+    if (actor) return actor;
+    const struct hdi_sampler_kind *kind = schedule->sampler->kind;
+    actor = hdi_actors_begin(&schedule->actors, number);
+    actor->kind = HD_TOUCH_ANY;
+    actor->ready_since = schedule->steps;
+    actor->code = task->kind == HDI_TASK_FIBER ? (const void *)(uintptr_t)task->fiber.fn
+                                               : (const void *)(uintptr_t)task->poll.poll;
+    if (kind->spawned) kind->spawned(schedule->sampler, actor, number);
+    return actor;
 }
 
 /* ---- events ---- */
@@ -122,8 +95,8 @@ static void log_ready(struct hdi_schedule *schedule, const struct hd_task *task,
 
 void hdi_schedule_ready(struct hdi_schedule *schedule, struct hd_task *task)
 {
-    const uint32_t known = schedule->actor_count;
-    struct hdi_actor *actor = actor_of(schedule, task);
+    const uint32_t known = schedule->actors.count;
+    struct hdi_actor *actor = hdi_schedule_find(schedule, task);
     if (actor->ready) return;
     actor->ready = true;
     actor->ready_since = schedule->steps;
@@ -140,7 +113,7 @@ void hdi_schedule_yields(struct hd_task *task)
 {
     struct hdi_schedule *schedule = task->runtime->sim.schedule;
     if (!schedule) return;
-    struct hdi_actor *actor = actor_of(schedule, task);
+    struct hdi_actor *actor = hdi_schedule_find(schedule, task);
     actor->yielded = actor->ready = true;
     actor->ready_since = schedule->steps;
 }
@@ -148,6 +121,7 @@ void hdi_schedule_yields(struct hd_task *task)
 void hdi_schedule_ended(struct hdi_schedule *schedule, struct hd_task *task, int result)
 {
     schedule->ended = task->id;
+    hdi_actors_end(&schedule->actors, hdi_schedule_number(task));
     observe(schedule, &(struct hdi_event_record){.kind = HD_LOG_END,
                                                  .task = task->id,
                                                  .a = (uint64_t)(int64_t)result});
@@ -188,7 +162,7 @@ static void look_for_races(struct hdi_schedule *schedule, const struct hd_task *
                            size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        const struct hdi_actor *other = actor_of(schedule, others[i]);
+        const struct hdi_actor *other = hdi_schedule_find(schedule, others[i]);
         if (others[i] == task || !is_race(actor, other)) continue;
         hdi_schedule_verdict(schedule, HD_VERDICT_RACE, 0,
                              "tasks %" PRIu64 " and %" PRIu64
@@ -345,7 +319,7 @@ static void point(struct hdi_schedule *schedule, struct hd_task *task, const voi
 {
     struct hdi_worker *worker = hdi_worker_self();
     struct hdi_bag *bag = &worker->queue.bag;
-    struct hdi_actor *actor = actor_of(schedule, task);
+    struct hdi_actor *actor = hdi_schedule_find(schedule, task);
     if (!check_step(schedule)) hdi_schedule_stop(worker);
     actor->object = object;
     actor->kind = kind;
@@ -368,7 +342,7 @@ static void point(struct hdi_schedule *schedule, struct hd_task *task, const voi
     const int index = count > 1 ? choose(schedule, bag->tasks, count, (int)count - 1) : 0;
     if (hdi_unlikely(index < 0)) hdi_schedule_stop(worker);
     struct hd_task *next = hdi_bag_take(bag, (size_t)index);
-    take_step(schedule, next, next == task ? actor : actor_of(schedule, next));
+    take_step(schedule, next, next == task ? actor : hdi_schedule_find(schedule, next));
     if (next != task) hdi_worker_switch_to(worker, next);
 }
 
@@ -510,7 +484,7 @@ struct hd_task *hdi_schedule_next(struct hdi_schedule *schedule)
         task = schedule->ready[index];
         take_out(schedule, task);
     }
-    take_step(schedule, task, actor_of(schedule, task));
+    take_step(schedule, task, hdi_schedule_find(schedule, task));
     return task;
 }
 
@@ -533,7 +507,7 @@ void hdi_schedule_left(struct hdi_schedule *schedule, struct hdi_worker *worker)
     if (schedule->running == schedule->ended) return;
     if (hdi_schedule_over(schedule)) return;
     struct hd_task *task = hdi_load_stat(&worker->counters.running);
-    struct hdi_actor *actor = actor_of(schedule, task);
+    struct hdi_actor *actor = hdi_schedule_find(schedule, task);
     if (task->id != schedule->running || actor->ready) return;
     struct hdi_event_record event = {.kind = HD_LOG_WAIT, .task = task->id};
     event.text = hdi_schedule_waits_for(task, &event.object);
@@ -559,8 +533,7 @@ void hdi_schedule_jumped(struct hdi_schedule *schedule)
 
 void hdi_schedule_rewind(struct hdi_schedule *schedule, uint64_t seed)
 {
-    memset(schedule->actors, 0, schedule->actor_count * sizeof(*schedule->actors));
-    schedule->actor_count = 0;
+    hdi_actors_clear(&schedule->actors);
     schedule->steps = schedule->decisions = schedule->preemptions = 0;
     schedule->running = schedule->ended = 0;
     schedule->fault_next = schedule->faults = 0;
@@ -624,7 +597,6 @@ static int begin(struct hdi_schedule *schedule, const char *sampler)
         if (error) fprintf(stderr, "heddle: %s\n", error);
         return err;
     }
-    grow(schedule, 0);
     hdi_schedule_rewind(schedule, runtime->options.seed);
     return 0;
 }
@@ -672,7 +644,7 @@ void hdi_schedule_detach(struct hd_runtime *runtime)
     if (schedule->replay) hdi_replay_close(schedule->replay);
     if (schedule->log) finish_log(runtime, schedule->log);
     if (schedule->sampler) hdi_sampler_destroy(schedule->sampler);
-    free(schedule->actors);
+    hdi_actors_fini(&schedule->actors);
     free(schedule->ready);
     hdi_signature_fini(&schedule->signature);
     hdi_waits_fini(&schedule->waits);

@@ -47,9 +47,7 @@ struct hdi_schedule {
     struct hd_runtime *runtime;
     struct hdi_sampler *sampler;
     struct hdi_prng prng;        /* what is no sampler's choice: the clock */
-    struct hdi_actor *actors;    /* by number */
-    uint32_t actor_room;
-    uint32_t actor_count;        /* tasks that were spawned */
+    struct hdi_actors actors;
     uint32_t steps;
     uint32_t steps_max;
     uint32_t until;              /* a replay stops before this step; 0: it does not */
@@ -95,11 +93,8 @@ struct hdi_schedule {
 static inline struct hdi_actor *hdi_schedule_find(struct hdi_schedule *schedule,
                                                   const struct hd_task *task)
 {
-    const uint64_t number = task->id - 1;
-    if (hdi_likely(number < schedule->actor_room && schedule->actors[number].begun)) {
-        return &schedule->actors[number];
-    }
-    return hdi_schedule_actor(schedule, task);
+    struct hdi_actor *actor = hdi_actors_find(&schedule->actors, task->id - 1);
+    return hdi_likely(actor != NULL) ? actor : hdi_schedule_actor(schedule, task);
 }
 
 /* ---- for the world ---- */

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#include "sim/actors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+static void grow(struct hdi_actors *actors, uint32_t at)
+{
+    uint32_t room = actors->page_room ? actors->page_room : 8;
+    while (room <= at) room *= 2;
+    actors->pages = realloc(actors->pages, room * sizeof(*actors->pages));
+    HD_CHECK_MSG(actors->pages, "sim: out of memory");
+    memset(actors->pages + actors->page_room, 0,
+           (room - actors->page_room) * sizeof(*actors->pages));
+    actors->page_room = room;
+}
+
+static void give_back(struct hdi_actors *actors, uint32_t at)
+{
+    struct hdi_actor_page *page = actors->pages[at];
+    actors->pages[at] = NULL;
+    if (!actors->spare) {
+        memset(page, 0, sizeof(*page));
+        actors->spare = page;
+    } else {
+        free(page);
+    }
+}
+
+static void add_page(struct hdi_actors *actors, uint32_t at)
+{
+    if (at >= actors->page_room) grow(actors, at);
+    /* Who had the last number there may have ended before others began. */
+    if (at > 0 && actors->pages[at - 1] && actors->pages[at - 1]->alive == 0) {
+        give_back(actors, at - 1);
+    }
+    struct hdi_actor_page *page = actors->spare;
+    actors->spare = NULL;
+    if (!page) page = calloc(1, sizeof(*page));
+    HD_CHECK_MSG(page, "sim: out of memory");
+    actors->pages[at] = page;
+}
+
+struct hdi_actor *hdi_actors_begin(struct hdi_actors *actors, uint32_t number)
+{
+    const uint32_t at = number / HDI_ACTOR_PAGE;
+    if (at >= actors->page_room || !actors->pages[at]) add_page(actors, at);
+    struct hdi_actor_page *page = actors->pages[at];
+    struct hdi_actor *actor = &page->actors[number % HDI_ACTOR_PAGE];
+    actor->begun = true;
+    page->alive++;
+    if (number >= actors->count) actors->count = number + 1;
+    return actor;
+}
+
+void hdi_actors_end(struct hdi_actors *actors, uint32_t number)
+{
+    struct hdi_actor *actor = hdi_actors_find(actors, number);
+    if (!actor) return;
+    const uint32_t at = number / HDI_ACTOR_PAGE;
+    memset(actor, 0, sizeof(*actor));
+    const bool empty = --actors->pages[at]->alive == 0;
+    if (empty && actors->count / HDI_ACTOR_PAGE > at) give_back(actors, at);
+}
+
+void hdi_actors_clear(struct hdi_actors *actors)
+{
+    const uint32_t used = (actors->count + HDI_ACTOR_PAGE - 1) / HDI_ACTOR_PAGE;
+    for (uint32_t at = 0; at < used; at++) {
+        struct hdi_actor_page *page = actors->pages[at];
+        if (!page) continue;
+        if (page->alive == 0) continue; /* All zero: who ends is cleared. */
+        if (at > 0) {
+            give_back(actors, at);
+        } else {
+            memset(page, 0, sizeof(*page));
+        }
+    }
+    actors->count = 0;
+}
+
+void hdi_actors_fini(struct hdi_actors *actors)
+{
+    for (uint32_t at = 0; at < actors->page_room; at++) free(actors->pages[at]);
+    free(actors->pages);
+    free(actors->spare);
+}
