@@ -31,10 +31,8 @@ static int shake_and_leave(struct peer *peer)
 
 static void verify(const hd_options *options, struct peers *p, int expected, const char *words)
 {
-    peers_run(p, options);
-    EXPECT_EQ(p->client.result, expected);
+    peers_expect(p, options, expected, expected ? -EPROTO : 0);
     if (words) expect_text(p->client.error, words);
-    EXPECT_EQ(p->server.result, expected ? -EPROTO : 0);
     if (!expected) EXPECT_EQ(p->client.error[0], 0);
 }
 
@@ -117,9 +115,7 @@ static void verify_client(const hd_options *options, struct peers *p, int expect
 {
     p->server.options.verify_client = true;
     p->server.options.ca_file = p->certs.ca;
-    peers_run(p, options);
-    EXPECT_EQ(p->server.result, expected);
-    EXPECT_EQ(p->client.result, expected ? -EPROTO : 0);
+    peers_expect(p, options, expected ? -EPROTO : 0, expected);
 }
 
 TEST_WORLDS(a_client_with_a_certificate, options)
@@ -193,9 +189,7 @@ TEST_WORLDS(what_both_agree_on, options)
     p.client.options.alpn = "spdy/3,h3,h2,http/1.1";
     p.server.options.alpn = "http/1.1,h2"; /* The server's order counts. */
     p.client.options.version_min = HD_TLS_1_3;
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, 0);
-    EXPECT_EQ(p.server.result, 0);
+    peers_expect(&p, options, 0, 0);
 }
 
 TEST_WORLDS(no_common_protocol, options)
@@ -204,10 +198,8 @@ TEST_WORLDS(no_common_protocol, options)
     peers_init(&p, read_a_byte, shake);
     p.client.options.alpn = "h2";
     p.server.options.alpn = "http/1.1";
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, -EPROTO);
+    peers_expect(&p, options, -EPROTO, -EPROTO);
     expect_text(p.client.error, "no application protocol");
-    EXPECT_EQ(p.server.result, -EPROTO);
     expect_text(p.server.error, "no application protocol");
 }
 
@@ -223,8 +215,7 @@ TEST_WORLDS(a_server_without_protocols, options)
     struct peers p;
     peers_init(&p, expect_no_alpn, shake_and_leave);
     p.client.options.alpn = "h2";
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, 0);
+    peers_expect(&p, options, 0, 0);
 }
 
 /* ---- no TLS at all ---- */
@@ -243,8 +234,7 @@ TEST_WORLDS(a_client_that_speaks_http, options)
 {
     struct peers p;
     peers_init(&p, talk_plainly, shake);
-    peers_run(&p, options);
-    EXPECT_EQ(p.server.result, -EPROTO);
+    peers_expect(&p, options, 0, -EPROTO);
     expect_text(p.server.error, "http request");
 }
 
@@ -268,8 +258,7 @@ TEST_WORLDS(a_client_that_leaves_at_once, options)
 {
     struct peers p;
     peers_init(&p, leave_at_once, fail_twice);
-    peers_run(&p, options);
-    EXPECT_EQ(p.server.result, -ECONNABORTED);
+    peers_expect(&p, options, 0, -ECONNABORTED);
     expect_text(p.server.error, "without a goodbye");
 }
 
@@ -287,17 +276,13 @@ TEST_WORLDS(a_server_whose_hello_is_a_goodbye, options)
 {
     struct peers p;
     peers_init(&p, fail_twice, say_goodbye_at_once);
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, -ECONNABORTED);
+    peers_expect(&p, options, -ECONNABORTED, 0);
     expect_text(p.client.error, "goodbye before");
 }
 
 TEST_WORLDS(a_failure_is_kept, options)
 {
-    struct peers p;
-    peers_init(&p, talk_plainly, fail_twice);
-    peers_run(&p, options);
-    EXPECT_EQ(p.server.result, -EPROTO);
+    peers_meet(options, talk_plainly, fail_twice, 0, -EPROTO);
 }
 
 /* ---- configurations ---- */

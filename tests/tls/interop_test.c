@@ -11,6 +11,7 @@ enum { OUTPUT_BYTES = 16384 };
 /* ---- their client ---- */
 
 struct service {
+    struct certs certs;
     hd_tls_options options;
     hd_io listener;
     int port;
@@ -83,9 +84,18 @@ static void need_openssl(void)
     if (strncmp(output, "OpenSSL 3", 9) != 0) test_skip("no openssl program");
 }
 
-/* s_client says `lines`, with more options. */
-static void serve_client(struct service *service, const struct certs *certs, const char *lines,
-                         const char *more, char output[OUTPUT_BYTES])
+static void service_init(struct service *service)
+{
+    need_openssl();
+    *service = (struct service){.options = HD_TLS_OPTIONS_INIT};
+    certs_create(&service->certs);
+    service->options.cert_file = service->certs.server;
+    service->options.alpn = "h2,echo";
+}
+
+/* s_client says `lines`, with more options; that ends the service. */
+static void serve_client(struct service *service, const char *lines, const char *more,
+                         char output[OUTPUT_BYTES])
 {
     char command[1024];
     hd_options options = HD_OPTIONS_INIT;
@@ -95,83 +105,64 @@ static void serve_client(struct service *service, const struct certs *certs, con
     snprintf(command, sizeof(command),
              "printf '%s' | timeout 30 openssl s_client -connect 127.0.0.1:%d -CAfile %s"
              " -servername localhost -verify_hostname localhost -verify_return_error %s 2>&1",
-             lines, service->port, certs->ca, more);
+             lines, service->port, service->certs.ca, more);
     run_command(command, output);
     EXPECT_EQ(rt_join(server), 0);
     hd_runtime_destroy(runtime);
-}
-
-static struct service service_of(const struct certs *certs)
-{
-    struct service service = {.options = HD_TLS_OPTIONS_INIT};
-    service.options.cert_file = certs->server;
-    service.options.alpn = "h2,echo";
-    return service;
+    certs_destroy(&service->certs);
 }
 
 TEST(their_client)
 {
     static const char *versions[][2] = {{"-tls1_2", "TLSv1.2"}, {"-tls1_3", "TLSv1.3"}};
-    need_openssl();
-    struct certs certs;
-    certs_create(&certs);
     for (int i = 0; i < 2; i++) {
         char output[OUTPUT_BYTES], more[64];
-        struct service service = service_of(&certs);
+        struct service service;
+        service_init(&service);
         snprintf(more, sizeof(more), "-quiet -alpn other,echo %s", versions[i][0]);
-        serve_client(&service, &certs, "hello\\nbye\\n", more, output);
+        serve_client(&service, "hello\\nbye\\n", more, output);
         expect_text(output, "echo hello\necho bye\n");
         EXPECT_EQ(service.result, 0);
         expect_text(service.version, versions[i][1]);
         expect_text(service.alpn, "echo");
     }
-    certs_destroy(&certs);
 }
 
 TEST(a_client_that_is_too_old)
 {
     char output[OUTPUT_BYTES];
-    need_openssl();
-    struct certs certs;
-    certs_create(&certs);
-    struct service service = service_of(&certs);
+    struct service service;
+    service_init(&service);
     service.options.version_min = HD_TLS_1_3;
-    serve_client(&service, &certs, "hello\\nbye\\n", "-quiet -tls1_2", output);
+    serve_client(&service, "hello\\nbye\\n", "-quiet -tls1_2", output);
     EXPECT_EQ(service.result, -EPROTO);
     expect_text(service.error, "unsupported protocol");
     expect_text(output, "alert protocol version");
-    certs_destroy(&certs);
 }
 
 /* 'R' is s_client's command for it. */
 TEST(a_client_that_wants_to_renegotiate)
 {
     char output[OUTPUT_BYTES];
-    need_openssl();
-    struct certs certs;
-    certs_create(&certs);
-    struct service service = service_of(&certs);
-    serve_client(&service, &certs, "R\\n", "-tls1_2", output);
+    struct service service;
+    service_init(&service);
+    serve_client(&service, "R\\n", "-tls1_2", output);
     expect_text(output, "RENEGOTIATING");
     expect_text(output, "no renegotiation");
     EXPECT(service.result < 0);
     EXPECT_EQ(service.version[0], 0); /* It has read nothing. */
-    certs_destroy(&certs);
 }
 
 /* 'K' asks for new keys of both sides, which the server answers while it reads. */
 TEST(a_client_that_wants_new_keys)
 {
     char output[OUTPUT_BYTES];
-    need_openssl();
-    struct certs certs;
-    certs_create(&certs);
-    struct service service = service_of(&certs);
-    serve_client(&service, &certs, "K\\n", "-tls1_3", output);
+    struct service service;
+    service_init(&service);
+    serve_client(&service, "K\\n", "-tls1_3", output);
     expect_text(output, "KEYUPDATE");
     EXPECT_EQ(service.result, -EPIPE); /* a clean end */
     EXPECT_EQ(service.error[0], 0);
-    certs_destroy(&certs);
 }
 
 /* ---- their server ---- */

@@ -94,6 +94,24 @@ static inline void peers_run(struct peers *p, const hd_options *options)
     certs_destroy(&p->certs);
 }
 
+/* The same, and what either side has to return. */
+static inline void peers_expect(struct peers *p, const hd_options *options, int client, int server)
+{
+    peers_run(p, options);
+    EXPECT_EQ(p->client.result, client);
+    EXPECT_EQ(p->server.result, server);
+}
+
+/* The same of a pair that is as it is made. */
+static inline void peers_meet(const hd_options *options, int (*client)(struct peer *peer),
+                              int (*server)(struct peer *peer), int client_result,
+                              int server_result)
+{
+    struct peers p;
+    peers_init(&p, client, server);
+    peers_expect(&p, options, client_result, server_result);
+}
+
 static inline void expect_text(const char *text, const char *part)
 {
     if (!strstr(text, part)) {

@@ -59,11 +59,7 @@ static int receive(struct peer *peer)
 
 TEST_WORLDS(much_from_server_to_client, options)
 {
-    struct peers p;
-    peers_init(&p, receive, send_and_leave);
-    peers_run(&p, options);
-    EXPECT_EQ(p.server.result, 0);
-    EXPECT_EQ(p.client.result, BULK);
+    peers_meet(options, receive, send_and_leave, BULK, 0);
 }
 
 /* ---- both directions at once, a fiber for each ---- */
@@ -83,11 +79,7 @@ static int both_ways(struct peer *peer)
 
 TEST_WORLDS(both_directions_at_once, options)
 {
-    struct peers p;
-    peers_init(&p, both_ways, both_ways);
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, BULK);
-    EXPECT_EQ(p.server.result, BULK);
+    peers_meet(options, both_ways, both_ways, BULK, BULK);
 }
 
 /* ---- byte by byte ---- */
@@ -128,9 +120,7 @@ TEST_WORLDS(byte_by_byte, options)
     struct peers p;
     peers_init(&p, receive, send_little);
     p.between = relay_between;
-    peers_run(&p, options);
-    EXPECT_EQ(p.server.result, 0);
-    EXPECT_EQ(p.client.result, 2000);
+    peers_expect(&p, options, 2000, 0);
 }
 
 /* ---- the end ---- */
@@ -144,8 +134,7 @@ TEST_WORLDS(an_end_without_a_goodbye, options)
 {
     struct peers p;
     peers_init(&p, receive, send_and_vanish);
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, -ECONNABORTED);
+    peers_expect(&p, options, -ECONNABORTED, 0);
     expect_text(p.client.error, "without a goodbye");
 }
 
@@ -159,10 +148,7 @@ static int send_half_a_record(struct peer *peer)
 
 TEST_WORLDS(an_end_in_the_middle_of_a_record, options)
 {
-    struct peers p;
-    peers_init(&p, receive, send_half_a_record);
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, -ECONNABORTED);
+    peers_meet(options, receive, send_half_a_record, -ECONNABORTED, 0);
 }
 
 static int send_a_forgery(struct peer *peer)
@@ -178,10 +164,8 @@ TEST_WORLDS(a_forged_record, options)
 {
     struct peers p;
     peers_init(&p, receive, send_a_forgery);
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, -EPROTO);
+    peers_expect(&p, options, -EPROTO, -EPROTO); /* The client said so. */
     expect_text(p.client.error, "bad record mac");
-    EXPECT_EQ(p.server.result, -EPROTO); /* The client said so. */
 }
 
 /* After its goodbye a side still reads. */
@@ -207,11 +191,7 @@ static int answer_after_the_end(struct peer *peer)
 
 TEST_WORLDS(each_direction_ends_by_itself, options)
 {
-    struct peers p;
-    peers_init(&p, ask_and_listen, answer_after_the_end);
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, BULK);
-    EXPECT_EQ(p.server.result, 0);
+    peers_meet(options, ask_and_listen, answer_after_the_end, BULK, 0);
 }
 
 /* ---- calls that give up ---- */
@@ -261,11 +241,7 @@ static int receive_impatiently(struct peer *peer)
 
 TEST_WORLDS(deadlines_lose_nothing, options)
 {
-    struct peers p;
-    peers_init(&p, receive_impatiently, send_impatiently);
-    peers_run(&p, options);
-    EXPECT_EQ(p.server.result, 0);
-    EXPECT_EQ(p.client.result, 60000);
+    peers_meet(options, receive_impatiently, send_impatiently, 60000, 0);
 }
 
 /* One task after another goes on with the same stream, each until it is cancelled. */
@@ -324,20 +300,12 @@ static int write_by_turns(struct peer *peer)
 
 TEST_WORLDS(cancelled_readers_lose_nothing, options)
 {
-    struct peers p;
-    peers_init(&p, read_by_turns, send_and_leave);
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, 0);
-    EXPECT_EQ(p.server.result, 0);
+    peers_meet(options, read_by_turns, send_and_leave, 0, 0);
 }
 
 TEST_WORLDS(cancelled_writers_lose_nothing, options)
 {
-    struct peers p;
-    peers_init(&p, receive, write_by_turns);
-    peers_run(&p, options);
-    EXPECT_EQ(p.server.result, 0);
-    EXPECT_EQ(p.client.result, BULK);
+    peers_meet(options, receive, write_by_turns, BULK, 0);
 }
 
 /* ---- nobody reads what we write, while it comes to us: no waiting for each other ---- */
@@ -371,8 +339,7 @@ TEST_WORLDS(reading_does_not_wait_for_a_full_stream, options)
 {
     struct peers p;
     peers_init(&p, write_until_full, read_at_last);
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, BULK);
+    peers_expect(&p, options, BULK, 0);
     EXPECT(p.moved > 0);
 }
 
@@ -411,9 +378,7 @@ TEST_WORLDS(closing_wakes_who_waits, options)
     struct peers p;
     peers_init(&p, wait_for_the_close, close_after_them);
     p.keep_open = true;
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, 0);
-    EXPECT_EQ(p.server.result, 0);
+    peers_expect(&p, options, 0, 0);
 }
 
 /* ---- readers and writers over it ---- */
@@ -457,9 +422,5 @@ static int answer_lines(struct peer *peer)
 
 TEST_WORLDS(lines, options)
 {
-    struct peers p;
-    peers_init(&p, ask_by_lines, answer_lines);
-    peers_run(&p, options);
-    EXPECT_EQ(p.client.result, -EPIPE);
-    EXPECT_EQ(p.server.result, 0);
+    peers_meet(options, ask_by_lines, answer_lines, -EPIPE, 0);
 }
