@@ -91,14 +91,24 @@ static inline void nets_each_kind(void (*fn)(hd_io ends[2], enum nets_kind kind)
     }
 }
 
+/* By then the kernel has made all the room there will be: a receiver's TCP may acknowledge only
+ * after 40 ms. */
+static inline int64_t nets_full_after_ms_(hd_io io)
+{
+    hd_addr addr;
+    const bool tcp = hd_local_addr(io, &addr) == 0 && addr.family != AF_UNIX;
+    return tcp ? 100 : 10;
+}
+
 /* Write until there is no room, nor will be. Returns how many bytes that were. */
 static inline size_t nets_fill(hd_io io)
 {
     static const char block[4096];
+    const int64_t quiet_ms = nets_full_after_ms_(io);
     size_t all = 0;
     for (;;) {
         ssize_t n = hd_write_until(io, block, sizeof(block), HD_NOW);
-        if (n == -EAGAIN) n = hd_write_until(io, block, 1, hd_after_ms(10));
+        if (n == -EAGAIN) n = hd_write_until(io, block, 1, hd_after_ms(quiet_ms));
         if (n == -ETIMEDOUT) return all;
         EXPECT(n > 0);
         all += (size_t)n;
@@ -174,6 +184,18 @@ static inline ssize_t nets_do_read(struct nets_call *call)
 static inline ssize_t nets_do_write(struct nets_call *call)
 {
     return hd_write_until(call->io, &call->byte, 1, call->deadline);
+}
+
+/* Two ends of a connection on each of which somebody has waited: its driver knows them. */
+static inline void nets_watched_pair(hd_io ends[2])
+{
+    nets_pair(NETS_TCP, ends);
+    for (int i = 0; i < 2; i++) {
+        struct nets_call reader;
+        nets_begin(&reader, ends[i], nets_do_read);
+        EXPECT_EQ(hd_write(ends[1 - i], "w", 1), 1);
+        EXPECT_EQ(nets_end(&reader), 1);
+    }
 }
 
 static inline ssize_t nets_do_accept(struct nets_call *call)

@@ -111,10 +111,12 @@ void hdi_io_end(struct hd_runtime *runtime)
 {
     const unsigned places = hdi_dispatcher_places(&runtime->main);
     hdi_sources_end(runtime, false);
-    const int64_t until_ns = hdi_clock_now() + HDI_LINGER_END_NS;
+    int64_t until_ns = 0;
     for (unsigned i = 0; i < places; i++) {
         struct hdi_lane *lane = hdi_load_acquire(&runtime->main.workers[i].lane);
-        if (lane && lane->outbox) hdi_outbox_end(lane, until_ns);
+        if (!lane || !lane->outbox) continue;
+        if (!until_ns) until_ns = hdi_clock_now() + HDI_LINGER_END_NS; /* for all of them */
+        hdi_outbox_end(lane, until_ns);
     }
     hdi_sources_end(runtime, true);
     for (unsigned i = 0; i < places; i++) {

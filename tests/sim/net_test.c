@@ -15,6 +15,12 @@ static unsigned char byte_at(size_t at)
     return (unsigned char)(at * 31 + at / 251);
 }
 
+/* What is on its way arrives, and whoever can run does: the network takes less than that. */
+static void let_arrive(void)
+{
+    EXPECT_EQ(hd_sleep_ms(1), 0);
+}
+
 /* ---- a server that echoes ---- */
 
 static int echo_one(void *arg)
@@ -47,7 +53,7 @@ static hd_sim_host *add_echo(const char *name)
 {
     hd_sim_host *host;
     EXPECT_EQ(hd_sim_host_add(&host, name, NULL, echo_server, NULL), 0);
-    EXPECT_EQ(hd_sleep_ms(1), 0); /* It listens by then. */
+    let_arrive();
     return host;
 }
 
@@ -194,13 +200,41 @@ TEST(connecting_fails_as_in_life)
     each_seed(connect_errors);
 }
 
+/* ---- a server that keeps its connections, for the test to use both ends ---- */
+
+struct keeper {
+    hd_sim_host *host;
+    hd_io conn, kept; /* ours and its end of the newest one */
+};
+
 static int accept_and_keep(void *arg)
 {
-    hd_io listener, conn, *kept = arg;
+    struct keeper *keeper = arg;
+    hd_io listener, conn;
     EXPECT_EQ(hd_tcp_listen(&listener, ":9", NULL), 0);
-    while (hd_accept(listener, &conn, NULL) == 0) *kept = conn;
+    while (hd_accept(listener, &conn, NULL) == 0) keeper->kept = conn;
     hd_close(listener);
     return 0;
+}
+
+static void keeper_connect(struct keeper *keeper)
+{
+    EXPECT_EQ(hd_tcp_connect(&keeper->conn, "10.0.0.2:9", NULL), 0);
+    let_arrive();
+}
+
+static void keeper_init(struct keeper *keeper)
+{
+    *keeper = (struct keeper){0};
+    EXPECT_EQ(hd_sim_host_add(&keeper->host, "server", NULL, accept_and_keep, keeper), 0);
+    let_arrive();
+    keeper_connect(keeper);
+}
+
+static void keeper_fini(struct keeper *keeper)
+{
+    hd_close(keeper->conn);
+    hd_close(keeper->kept);
 }
 
 /* ---- windows ---- */
@@ -208,36 +242,31 @@ static int accept_and_keep(void *arg)
 static int slow_reader(void *arg)
 {
     (void)arg;
-    hd_io conn, kept = {0};
-    hd_sim_host *host;
-    EXPECT_EQ(hd_sim_host_add(&host, "server", NULL, accept_and_keep, &kept), 0);
-    EXPECT_EQ(hd_sleep_ms(1), 0);
-    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:9", NULL), 0);
-    EXPECT_EQ(hd_sleep_ms(1), 0);
+    struct keeper k;
+    keeper_init(&k);
     char buffer[1000] = {0};
-    EXPECT_EQ(hd_sim_window(kept, 1000), 0);
+    EXPECT_EQ(hd_sim_window(k.kept, 1000), 0);
     size_t sent = 0, done;
     int err = 0;
     while (!err) {
-        err = hd_write_all_until(conn, buffer, sizeof(buffer), &done, hd_after_ms(5000));
+        err = hd_write_all_until(k.conn, buffer, sizeof(buffer), &done, hd_after_ms(5000));
         sent += done;
     }
     EXPECT_EQ(err, -ETIMEDOUT);
     EXPECT_EQ(sent, 64 << 10); /* what the window was before, and no more */
     /* Reading makes room, but only as much as the window now is. */
     for (size_t left = sent; left > 0;) {
-        const ssize_t n = hd_read(kept, buffer, left < sizeof(buffer) ? left : sizeof(buffer));
+        const ssize_t n = hd_read(k.kept, buffer, left < sizeof(buffer) ? left : sizeof(buffer));
         EXPECT(n > 0);
         left -= (size_t)n;
     }
     size_t more = 0;
     for (err = 0; !err; more += done) {
-        err = hd_write_all_until(conn, buffer, sizeof(buffer), &done, hd_after_ms(5000));
+        err = hd_write_all_until(k.conn, buffer, sizeof(buffer), &done, hd_after_ms(5000));
     }
     EXPECT_EQ(err, -ETIMEDOUT);
     EXPECT_EQ(more, 1000);
-    hd_close(conn);
-    hd_close(kept);
+    keeper_fini(&k);
     return 0;
 }
 
@@ -282,19 +311,15 @@ TEST(a_partition_is_silence_and_heals)
 static int cut_one_way(void *arg)
 {
     (void)arg;
-    hd_io conn, kept = {0};
-    hd_sim_host *server;
-    EXPECT_EQ(hd_sim_host_add(&server, "server", NULL, accept_and_keep, &kept), 0);
-    EXPECT_EQ(hd_sleep_ms(1), 0);
-    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:9", NULL), 0);
-    EXPECT_EQ(hd_sim_cut(server, hd_sim_host_self()), 0);
+    struct keeper k;
+    keeper_init(&k);
+    EXPECT_EQ(hd_sim_cut(k.host, hd_sim_host_self()), 0);
     char byte = 'x';
-    EXPECT_EQ(hd_write_all(conn, &byte, 1, NULL), 0);
-    EXPECT_EQ(hd_read(kept, &byte, 1), 1); /* There it gets, */
-    EXPECT_EQ(hd_write_all(kept, &byte, 1, NULL), 0);
-    EXPECT_EQ(hd_read(conn, &byte, 1), -ETIMEDOUT); /* but nobody hears of it. */
-    hd_close(conn);
-    hd_close(kept);
+    EXPECT_EQ(hd_write_all(k.conn, &byte, 1, NULL), 0);
+    EXPECT_EQ(hd_read(k.kept, &byte, 1), 1); /* There it gets, */
+    EXPECT_EQ(hd_write_all(k.kept, &byte, 1, NULL), 0);
+    EXPECT_EQ(hd_read(k.conn, &byte, 1), -ETIMEDOUT); /* but nobody hears of it. */
+    keeper_fini(&k);
     return 0;
 }
 
@@ -339,21 +364,16 @@ TEST(connections_are_reset)
 static int half_open(void *arg)
 {
     (void)arg;
-    hd_io conn, kept = {0};
-    hd_sim_host *server;
-    EXPECT_EQ(hd_sim_host_add(&server, "server", NULL, accept_and_keep, &kept), 0);
-    EXPECT_EQ(hd_sleep_ms(1), 0);
-    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:9", NULL), 0);
-    EXPECT_EQ(hd_sleep_ms(1), 0);
-    EXPECT_EQ(hd_sim_forget_conn(kept), 0);
+    struct keeper k;
+    keeper_init(&k);
+    EXPECT_EQ(hd_sim_forget_conn(k.kept), 0);
     char byte = 'x';
-    EXPECT_EQ(hd_read(kept, &byte, 1), -ECONNRESET);
+    EXPECT_EQ(hd_read(k.kept, &byte, 1), -ECONNRESET);
     /* An hour of silence, then a write finds out. */
-    EXPECT_EQ(hd_read_until(conn, &byte, 1, hd_after_ms(3600000)), -ETIMEDOUT);
-    EXPECT_EQ(hd_write(conn, &byte, 1), 1);
-    EXPECT_EQ(hd_read(conn, &byte, 1), -ECONNRESET);
-    hd_close(conn);
-    hd_close(kept);
+    EXPECT_EQ(hd_read_until(k.conn, &byte, 1, hd_after_ms(3600000)), -ETIMEDOUT);
+    EXPECT_EQ(hd_write(k.conn, &byte, 1), 1);
+    EXPECT_EQ(hd_read(k.conn, &byte, 1), -ECONNRESET);
+    keeper_fini(&k);
     return 0;
 }
 
@@ -367,32 +387,27 @@ TEST(a_half_open_connection_is_silent_until_it_is_written_to)
 static int closing(void *arg)
 {
     (void)arg;
-    hd_io conn, kept = {0};
-    hd_sim_host *server;
-    char byte = 'x';
-    EXPECT_EQ(hd_sim_host_add(&server, "server", NULL, accept_and_keep, &kept), 0);
-    EXPECT_EQ(hd_sleep_ms(1), 0);
+    struct keeper k;
+    char byte = 'x', text[3];
+    keeper_init(&k);
     /* What was written before a close arrives. */
-    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:9", NULL), 0);
-    EXPECT_EQ(hd_write_all(conn, "abc", 3, NULL), 0);
-    hd_close(conn);
-    char text[3];
-    EXPECT_EQ(hd_sleep_ms(1), 0);
-    EXPECT_EQ(hd_read_exact(kept, text, 3, NULL), 0);
+    EXPECT_EQ(hd_write_all(k.conn, "abc", 3, NULL), 0);
+    hd_close(k.conn);
+    EXPECT_EQ(hd_read_exact(k.kept, text, 3, NULL), 0);
     EXPECT(memcmp(text, "abc", 3) == 0);
-    EXPECT_EQ(hd_read(kept, &byte, 1), 0);
+    EXPECT_EQ(hd_read(k.kept, &byte, 1), 0);
     /* Writing to who has closed: once it is taken, then it is a reset. */
-    EXPECT_EQ(hd_write(kept, &byte, 1), 1);
-    EXPECT_EQ(hd_sleep_ms(10), 0);
-    EXPECT_EQ(hd_write(kept, &byte, 1), -EPIPE);
-    hd_close(kept);
+    EXPECT_EQ(hd_write(k.kept, &byte, 1), 1);
+    let_arrive();
+    EXPECT_EQ(hd_write(k.kept, &byte, 1), -EPIPE);
+    hd_close(k.kept);
     /* Closing with bytes unread is a reset. */
-    EXPECT_EQ(hd_tcp_connect(&conn, "10.0.0.2:9", NULL), 0);
-    EXPECT_EQ(hd_write_all(conn, "abc", 3, NULL), 0);
-    EXPECT_EQ(hd_sleep_ms(1), 0);
-    hd_close(kept);
-    EXPECT_EQ(hd_read(conn, &byte, 1), -ECONNRESET);
-    hd_close(conn);
+    keeper_connect(&k);
+    EXPECT_EQ(hd_write_all(k.conn, "abc", 3, NULL), 0);
+    let_arrive();
+    hd_close(k.kept);
+    EXPECT_EQ(hd_read(k.conn, &byte, 1), -ECONNRESET);
+    hd_close(k.conn);
     return 0;
 }
 
