@@ -203,6 +203,8 @@ typedef struct hd_explore_options {
     bool clock;           /* time may pass while tasks are ready, as on a slow machine: timeouts and
                            * other tasks race */
     bool ignore_results;  /* a program that returns an error has not failed */
+    bool allow_stale;     /* nor has one that uses a closed handle, such as one that closes it on
+                           * purpose under a task that reads from it */
     void (*reset)(void *arg);    /* before each schedule, on the calling thread: puts back what the
                                   * last one changed */
     int (*invariant)(void *arg); /* after each step; must not call the library. 0: it holds */
@@ -237,7 +239,8 @@ typedef struct hd_explore_result {
     uint64_t seed;        /* of the first failure; while there is none, of what is under way, */
     char sampler[HD_SAMPLER_TEXT_MAX + 8]; /* and its sampler, all parameters filled in */
     hd_verdict verdict;   /* of the first failure */
-    int32_t code;         /* its result, or the signal of a crash */
+    int32_t code;         /* its result, or the signal of a crash; while there is none, what
+                           * hd_explore() returned */
     bool exhausted;       /* sampler all: there are no more schedules */
     bool ended;           /* the search is over */
     char message[HD_MESSAGE_MAX + 8]; /* what failed, in one line */
@@ -248,7 +251,7 @@ typedef struct hd_explore_result {
  * `reset` does not see to that. The first failing schedule is run twice, to be sure.
  * Context: thread.  Switches: no.  Allocates: yes.
  * Returns: 0 also if a failure was found: see *result; -EINVAL (hd_explore_error() says why),
- * -ENOMEM, or what writing the log said. */
+ * -ENOMEM, or what writing the log said, with the failure in *result. */
 HD_API HD_MUST_USE int hd_explore(hd_fn *fn, void *arg, const hd_explore_options *options,
                                   hd_explore_result *result);
 
@@ -273,9 +276,12 @@ HD_API HD_MUST_USE int hd_shrink(hd_fn *fn, void *arg, const hd_explore_options 
  *   HEDDLE_LOG=file      record the run there
  *   HEDDLE_REPLAY=file   sim, as recorded there; what differs is a divergence, said on stderr.
  *                        With HEDDLE_UNTIL=n it stops before step n, waiting for a debugger
+ *   HEDDLE_SUMMARY=file  put the hd_sim_stats (sim.h) of a simulated run there, as a JSON object,
+ *                        and "ended", which is false until it has
  *   HEDDLE_EXPLORE=list  hd_run() is hd_explore(): seed=N, sampler=TEXT, schedules=N, seconds=N,
- *                        steps=N, fork, clock, keep-going, ignore-results, log=FILE, and status=FD,
- *                        a descriptor of memory that holds a hd_explore_result; apart by blanks
+ *                        steps=N, fork, clock, keep-going, ignore-results, allow-stale, log=FILE,
+ *                        and status=FD, a descriptor of memory that holds a hd_explore_result;
+ *                        apart by blanks
  *   HEDDLE_SHRINK=list   hd_run() is hd_shrink(): from=FILE, to=FILE, replays=N, status=FD
  *
  * hd_run() then returns 0 if nothing was found, and -ENOTRECOVERABLE otherwise. */

@@ -22,7 +22,7 @@ int hdi_log_options_put(const struct hdi_schedule *schedule, char *text, size_t 
 /* Put what such a text says into *options. Returns: 0, -EBADMSG. */
 int hdi_log_options_get(const char *text, hd_options *options);
 
-/* One of those that are the schedule's: "clock", "steps_max". Returns false if it is not there. */
+/* One of those that are the schedule's, such as "clock". Returns false if it is not there. */
 bool hdi_log_options_number(const char *text, const char *key, uint64_t *value);
 
 #endif

@@ -51,15 +51,17 @@ static bool is_foreign(const hd_log_info *info)
            memcmp(info->identity, identity, sizeof(identity)) != 0;
 }
 
+/* They are a file's: whatever stands there, they have to make sense. */
 static int apply(const hd_log_info *info, hd_options *options)
 {
-    hd_options recorded = *options;
+    hd_options recorded = *options, resolved;
     const int err = hdi_log_options_get(info->options, &recorded);
     if (err) return err;
     recorded.world = HD_WORLD_SIM;
     recorded.seed = info->seed;
     recorded.sampler = info->sampler[0] ? info->sampler : NULL;
-    *options = recorded;
+    if (hdi_options_resolve(&recorded, &resolved)) return -EBADMSG;
+    *options = resolved;
     return 0;
 }
 

@@ -46,8 +46,10 @@ static void field_set(hd_options *options, const struct field *field, uint64_t v
 
 int hdi_log_options_put(const struct hdi_schedule *schedule, char *text, size_t size)
 {
-    int length = snprintf(text, size, "clock=%d judges=%d steps_max=%" PRIu32, schedule->clock,
-                          schedule->judges, schedule->steps_max);
+    int length = snprintf(text, size,
+                          "clock=%d judges=%d ignore_results=%d allow_stale=%d steps_max=%" PRIu32,
+                          schedule->clock, schedule->judges, schedule->ignores_results,
+                          schedule->allows_stale, schedule->steps_max);
     for (size_t i = 0; i < FIELD_COUNT; i++) {
         const size_t used = (size_t)length < size ? (size_t)length : size;
         length += snprintf(text + used, size - used, " %s=%" PRIu64, fields[i].name,

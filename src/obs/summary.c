@@ -3,9 +3,14 @@
  * summary: a simulated run in figures. They are no part of its record: counting changes nothing.
  */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <heddle/sim.h>
 
+#include "os/logfile.h"
 #include "sim/net.h"
 #include "sim/schedule.h"
 
@@ -63,4 +68,35 @@ int hd_sim_summary(hd_runtime *runtime, hd_sim_stats *stats)
     if (net) add_network(net, stats);
     if (runtime->sim.schedule) add_schedule(runtime->sim.schedule, stats);
     return 0;
+}
+
+/* ---- for whoever started the program ---- */
+
+static int as_json(const hd_sim_stats *stats, bool ended, char *text, size_t size)
+{
+    return snprintf(text, size,
+                    "{\"ended\":%s,\"ticks\":%" PRIu64 ",\"events\":%" PRIu64
+                    ",\"spawned\":%" PRIu64 ",\"completed\":%" PRIu64 ",\"runs\":%" PRIu64
+                    ",\"steps\":%" PRIu64 ",\"choices\":%" PRIu64 ",\"cohorts\":%" PRIu64
+                    ",\"cohort_mean\":%.2f,\"depth_max\":%" PRIu64 ",\"pauses\":%" PRIu64
+                    ",\"warnings\":%" PRIu64 "}\n",
+                    ended ? "true" : "false", stats->ticks, stats->events, stats->spawned,
+                    stats->completed, stats->runs, stats->steps, stats->choices, stats->cohorts,
+                    stats->cohort_mean, stats->depth_max, stats->pauses, stats->warnings);
+}
+
+void hdi_summary_write(struct hd_runtime *runtime, bool ended)
+{
+    const char *path = secure_getenv("HEDDLE_SUMMARY");
+    hd_sim_stats stats;
+    if (!path || !*path || hd_sim_summary(runtime, &stats) != 0) return;
+    char text[512];
+    const int bytes = as_json(&stats, ended, text, sizeof(text));
+    const int fd = hdi_logfile_create(path);
+    int err = fd < 0 ? fd : hdi_logfile_write(fd, text, (size_t)bytes);
+    if (fd >= 0) {
+        const int closed = hdi_logfile_close(fd);
+        if (!err) err = closed;
+    }
+    if (err) fprintf(stderr, "heddle: %s cannot be written: %s\n", path, strerror(-err));
 }

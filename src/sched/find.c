@@ -195,10 +195,10 @@ static struct hd_task *take_injected(struct hdi_worker *worker, bool busy)
     return count > 0 ? batch[0] : NULL;
 }
 
-static void gather(struct hd_runtime *runtime, struct hdi_bag *bag, struct hdi_inject *injected)
+static __attribute__((noinline)) void gather(struct hd_runtime *runtime, struct hdi_bag *bag,
+                                             struct hdi_inject *injected)
 {
     const uint32_t length = hdi_inject_length(injected);
-    if (length == 0) return;
     /* If memory is short, as many as fit. */
     (void)hdi_bag_reserve(bag, hdi_bag_count(bag) + length);
     for (;;) {
@@ -218,8 +218,10 @@ void hdi_find_gather(struct hdi_worker *worker)
 {
     if (worker->queue.shape != HDI_RUNQ_BAG) return;
     struct hd_runtime *runtime = worker->exec.runtime;
-    gather(runtime, &worker->queue.bag, &worker->dispatcher->inject);
-    gather(runtime, &worker->queue.bag, &worker->inbox); /* Nobody steals: it is the only worker. */
+    struct hdi_bag *bag = &worker->queue.bag;
+    struct hdi_inject *injected = &worker->dispatcher->inject, *inbox = &worker->inbox;
+    if (hdi_inject_length(injected) > 0) gather(runtime, bag, injected);
+    if (hdi_inject_length(inbox) > 0) gather(runtime, bag, inbox); /* Nobody steals: it is alone. */
 }
 
 static struct hd_task *take_delivered(struct hdi_worker *worker)

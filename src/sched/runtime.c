@@ -391,6 +391,8 @@ int hd_run_at(hd_fn *fn, void *arg, const hd_options *options, const hd_site *si
     spawn.name = "main";
     hd_task *main_task;
     int result = 0;
+    const bool asked = own.world == HD_WORLD_AUTO && runtime->world->kind == HD_WORLD_SIM;
+    if (asked) hdi_summary_write(runtime, false);
     err = hd_spawn_at(&main_task, fn, arg, &spawn, site);
     if (!err) {
         err = hd_join(main_task, &result);
@@ -398,6 +400,7 @@ int hd_run_at(hd_fn *fn, void *arg, const hd_options *options, const hd_site *si
         if (hdi_load_acquire(&runtime->deadlocked)) err = -EDEADLK;
         if (runtime->sim.schedule) err = hdi_schedule_conclude(runtime->sim.schedule, err, result);
     }
+    if (asked) hdi_summary_write(runtime, true);
     hd_runtime_destroy(runtime);
     return err ? err : result;
 }

@@ -145,7 +145,7 @@ int hdi_embedded_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint3
                       int64_t deadline_ns);
 void hdi_embedded_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word);
 
-/* ---- what the simulation provides to this layer (sim/schedule.c) ---- */
+/* ---- what the simulation provides to this layer (sim/attach.c, sim/schedule.c) ---- */
 
 /* The options and the environment may ask for a schedule, a log, a replay. Returns: 0, -ENOMEM,
  * -EINVAL, or what opening a file said. */
@@ -165,6 +165,9 @@ int hdi_schedule_conclude(struct hdi_schedule *schedule, int err, int result);
 
 /* sim/explore.c: hd_run() where the environment asks for a search. Returns false if it does not. */
 bool hdi_explore_asked(hd_fn *fn, void *arg, const hd_options *options, int *result);
+
+/* obs/summary.c: the figures of a simulated run to where HEDDLE_SUMMARY says, if anywhere. */
+void hdi_summary_write(struct hd_runtime *runtime, bool ended);
 
 /* ---- this layer ---- */
 

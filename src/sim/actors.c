@@ -21,12 +21,12 @@ static void give_back(struct hdi_actors *actors, uint32_t at)
 {
     struct hdi_actor_page *page = actors->pages[at];
     actors->pages[at] = NULL;
-    if (!actors->spare) {
-        memset(page, 0, sizeof(*page));
-        actors->spare = page;
-    } else {
+    if (actors->spare) {
         free(page);
+        return;
     }
+    if (page->alive > 0) memset(page, 0, sizeof(*page));
+    actors->spare = page;
 }
 
 static void add_page(struct hdi_actors *actors, uint32_t at)
@@ -49,7 +49,7 @@ struct hdi_actor *hdi_actors_begin(struct hdi_actors *actors, uint32_t number)
     if (at >= actors->page_room || !actors->pages[at]) add_page(actors, at);
     struct hdi_actor_page *page = actors->pages[at];
     struct hdi_actor *actor = &page->actors[number % HDI_ACTOR_PAGE];
-    actor->begun = true;
+    *actor = (struct hdi_actor){.begun = true};
     page->alive++;
     if (number >= actors->count) actors->count = number + 1;
     return actor;
@@ -60,7 +60,7 @@ void hdi_actors_end(struct hdi_actors *actors, uint32_t number)
     struct hdi_actor *actor = hdi_actors_find(actors, number);
     if (!actor) return;
     const uint32_t at = number / HDI_ACTOR_PAGE;
-    memset(actor, 0, sizeof(*actor));
+    actor->begun = false;
     const bool empty = --actors->pages[at]->alive == 0;
     if (empty && actors->count / HDI_ACTOR_PAGE > at) give_back(actors, at);
 }
@@ -71,12 +71,8 @@ void hdi_actors_clear(struct hdi_actors *actors)
     for (uint32_t at = 0; at < used; at++) {
         struct hdi_actor_page *page = actors->pages[at];
         if (!page) continue;
-        if (page->alive == 0) continue; /* All zero: who ends is cleared. */
-        if (at > 0) {
-            give_back(actors, at);
-        } else {
-            memset(page, 0, sizeof(*page));
-        }
+        if (at > 0) give_back(actors, at);
+        else if (page->alive > 0) memset(page, 0, sizeof(*page));
     }
     actors->count = 0;
 }

@@ -165,8 +165,8 @@ static int run_all(struct search *search)
         tell_portfolio(search, &outcome);
         if (outcome.verdict.kind == HD_VERDICT_NONE || result->failed_at) continue;
         err = confirm(search, sampler, seed, &outcome);
+        report(result, &outcome, sampler, seed); /* It was found, be it not recorded. */
         if (err) return err;
-        report(result, &outcome, sampler, seed);
         if (!search->explorer.options.keep_going) break;
     }
     return 0;
@@ -228,6 +228,7 @@ int hdi_explore(hd_fn *fn, void *arg, const hd_explore_options *options, hd_expl
     if (!err) err = open_search(&search);
     if (!err) err = run_all(&search);
     close_search(&search);
+    if (result->verdict == HD_VERDICT_NONE) result->code = err;
     result->ended = true;
     return err;
 }

@@ -74,6 +74,7 @@ static bool read_entry(struct asked *asked, const char *key, const char *value)
     if (strcmp(key, "clock") == 0) return read_flag(value, &o->clock);
     if (strcmp(key, "keep-going") == 0) return read_flag(value, &o->keep_going);
     if (strcmp(key, "ignore-results") == 0) return read_flag(value, &o->ignore_results);
+    if (strcmp(key, "allow-stale") == 0) return read_flag(value, &o->allow_stale);
     if (strcmp(key, "log") == 0) return read_text(value, &o->log);
     if (strcmp(key, "from") == 0) return read_text(value, &asked->from);
     if (strcmp(key, "to") == 0) return read_text(value, &asked->to);
@@ -127,6 +128,11 @@ static int explore(hd_fn *fn, void *arg, struct asked *asked)
     hd_explore_result own;
     hd_explore_result *result = share(asked, &own);
     const bool watched = result != &own;
+    /* The program goes on after an hd_run() that failed: what was found stays. */
+    if (watched && result->ended && result->failed_at > 0) {
+        hdi_memory_unmap(result, sizeof(*result));
+        return -ENOTRECOVERABLE;
+    }
     const char *error = hd_explore_error(&asked->options);
     if (error) fprintf(stderr, "heddle: HEDDLE_EXPLORE: %s\n", error);
     const int err = hdi_explore(fn, arg, &asked->options, result, watched);

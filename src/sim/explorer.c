@@ -39,6 +39,8 @@ static int need_runtime(struct hdi_explorer *explorer, uint64_t seed)
     schedule->sampler = NULL;
     schedule->steps_max = explorer->options.steps_max;
     schedule->judges = true;
+    schedule->ignores_results = explorer->options.ignore_results;
+    schedule->allows_stale = explorer->options.allow_stale;
     schedule->signs = strcmp(explorer->options.sampler, "portfolio") == 0;
     schedule->clock = explorer->options.clock;
     schedule->invariant = explorer->options.invariant;
@@ -81,8 +83,7 @@ static int run_program(struct hdi_explorer *explorer, struct hdi_schedule *sched
     if (err) return err;
     err = runtime->world->wait(runtime, &explorer->done, 0, HD_FOREVER);
     if (err) return 0; /* a verdict */
-    const bool judged = !explorer->options.ignore_results;
-    hdi_schedule_settle(schedule, judged ? explorer->code : 0);
+    hdi_schedule_settle(schedule, explorer->code);
     if (free_tasks(runtime) != before) hdi_schedule_look_for_handles(schedule);
     return 0;
 }
@@ -90,7 +91,8 @@ static int run_program(struct hdi_explorer *explorer, struct hdi_schedule *sched
 static void tell_outcome(const struct hdi_explorer *explorer, struct hdi_outcome *outcome)
 {
     const struct hdi_schedule *schedule = explorer->runtime->sim.schedule;
-    outcome->verdict = schedule->verdict;
+    outcome->verdict.kind = schedule->verdict.kind;
+    if (hdi_schedule_is_over(schedule)) outcome->verdict = schedule->verdict;
     outcome->steps = schedule->steps;
     outcome->tasks = schedule->actors.count;
     outcome->decisions = schedule->decisions;
@@ -101,13 +103,16 @@ static void tell_outcome(const struct hdi_explorer *explorer, struct hdi_outcome
     outcome->came_back = true;
 }
 
-/* A verdict leaves tasks behind, unless the program had returned and all have ended. A dispatcher
- * that outlives the schedule, such as the one for blocking calls, was not there at its begin. */
+/* A verdict leaves tasks behind, unless the program had returned and all have ended and are gone.
+ * A dispatcher that outlives the schedule, such as the one for blocking calls, was not there at its
+ * begin. */
 static bool can_rewind(const struct hdi_explorer *explorer, const struct hdi_verdict *verdict)
 {
     if (explorer->runtime->dispatchers->next) return false;
     if (verdict->kind == HD_VERDICT_NONE) return true;
-    return verdict->kind == HD_VERDICT_RESULT && hdi_runtime_alive(explorer->runtime) == 0;
+    struct hd_task *leaked;
+    return verdict->kind == HD_VERDICT_RESULT && hdi_runtime_alive(explorer->runtime) == 0 &&
+           !hdi_runtime_leaked(explorer->runtime, &leaked);
 }
 
 /* Recorded in `log`, if that is not NULL. */
@@ -151,14 +156,15 @@ static noreturn void run_child(struct hdi_explorer *explorer, struct hdi_sampler
                                uint64_t seed, const char *log)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* Nobody is left to hear of it. */
-    const int err = run_here(explorer, sampler, seed, log, explorer->shared);
-    _exit(err ? 1 : 0);
+    explorer->shared->err = run_here(explorer, sampler, seed, log, explorer->shared);
+    _exit(0);
 }
 
 static int run_forked(struct hdi_explorer *explorer, struct hdi_sampler *sampler, uint64_t seed,
                       const char *log, struct hdi_outcome *outcome)
 {
     explorer->shared->came_back = false;
+    explorer->shared->err = 0;
     fflush(NULL);
     const pid_t pid = fork();
     if (pid < 0) return -errno;
@@ -167,6 +173,7 @@ static int run_forked(struct hdi_explorer *explorer, struct hdi_sampler *sampler
     while (waitpid(pid, &status, 0) < 0) {
         if (errno != EINTR) return -errno;
     }
+    if (explorer->shared->err) return explorer->shared->err;
     if (explorer->shared->came_back && status == 0) {
         *outcome = *explorer->shared;
         return 0;

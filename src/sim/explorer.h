@@ -21,6 +21,7 @@ struct hdi_outcome {
     uint32_t steps, tasks, decisions, preemptions, faults;
     uint64_t signature;
     uint64_t digest;
+    int err;        /* why it could not be run, or recorded */
     bool came_back; /* it was written */
 };
 

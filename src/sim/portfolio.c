@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 
-#define WEIGHT     96        /* of a sampler that brings nothing but new classes */
-#define STRIDE     (1u << 24)
+#define PART       32         /* weight of 1/24 of the schedules, while all bring new classes */
+#define STRIDE     (1u << 24) /* divided by a weight: what a schedule adds to a pass */
 #define RATE_ONE   (1u << 16) /* rates are fractions of that */
 #define RATE_SHIFT 5          /* a schedule is 1/32 of its rate */
 #define EARLY      64         /* schedules by which what enumerates has found what it finds soon */
@@ -21,13 +21,13 @@ struct arm {
 };
 
 static const struct arm arms[] = {
-    {{"all:1", "all:2", "all:none"}, WEIGHT * 4 / 3, WEIGHT / 4, false},
-    {{"cohort"}, WEIGHT, WEIGHT, true},
-    {{"pct:5"}, WEIGHT / 2, WEIGHT / 2, false},
-    {{"pct:3"}, WEIGHT / 2, WEIGHT / 2, false},
-    {{"random"}, WEIGHT, WEIGHT, false},
-    {{"pos"}, WEIGHT, WEIGHT, false},
-    {{"urw"}, WEIGHT, WEIGHT, false},
+    {{"all:1", "all:2", "all:none"}, 4 * PART, PART, false},
+    {{"cohort"}, PART, PART, true},
+    {{"pct:3"}, 2 * PART, 2 * PART, false},
+    {{"urw"}, 8 * PART, 8 * PART, false},
+    {{"pct:16"}, 5 * PART, 5 * PART, false},
+    {{"pos"}, 4 * PART, 4 * PART, false},
+    {{"random"}, PART, PART, false},
 };
 enum { ARMS = sizeof(arms) / sizeof(arms[0]) };
 

@@ -6,13 +6,19 @@
  * kind a program has. So they take turns, each with a share (its weight among all weights); one
  * with the share s needs 1/s times as many schedules as it would alone, and what the others find
  * counts too. Most programs fail soon or late in all of them, so the shares are for the few that
- * only one of them finds: large ones for few samplers.
+ * only one of them finds: large ones for few samplers. How they were chosen is in
+ * docs/design/0014-exploration.md.
  *
- *   all       first, since its first schedule is the one without preemptions, and for 64 schedules
- *             with a large share: what it finds it finds early. Bounds of 1, then 2, then none
+ *   all       bounds of 1, then 2, then none; a sixth of the first schedules, a quarter of that
+ *             after 64 of its own: what it finds it finds early
  *   cohort    once: it is always the same schedule
- *   pct       depths 3 and 5 in turn
- *   random, pos, urw
+ *   pct       depth 16 for programs that need many switches, 3 for those that need long runs
+ *   urw       the largest share: there are faults which only that finds, none that only `random`
+ *   pos, random
+ *
+ * Each has a schedule before any has its second one, so that what fails in most schedules of one
+ * of them fails in the first seven. The order of these is that of the list: first the schedule
+ * without preemptions, then the one in cohorts, then those that are least like these.
  *
  * What a program has shown so far moves the weights. A fault that was not found yet is in none of
  * the classes that were run (sim/signature.h), so a sampler finds it at most as often as it brings

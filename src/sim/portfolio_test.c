@@ -76,21 +76,25 @@ TEST(everybody_has_a_share)
     uint64_t digest = 0;
     struct tally tally = play(portfolio, 4000, NULL, &digest);
     EXPECT_EQ(*tally_of(&tally, &hdi_sampler_cohort), 1);
-    EXPECT(*tally_of(&tally, &hdi_sampler_random) >= 4000 / 5);
-    EXPECT(*tally_of(&tally, &hdi_sampler_pos) >= 4000 / 5);
-    EXPECT(*tally_of(&tally, &hdi_sampler_urw) >= 4000 / 5);
-    EXPECT(*tally_of(&tally, &hdi_sampler_pct) >= 4000 / 5);
+    /* Parts of 20, when what enumerates has ended: 1, 4, 8, and 2 and 5. */
+    EXPECT(*tally_of(&tally, &hdi_sampler_random) >= 4000 / 21);
+    EXPECT(*tally_of(&tally, &hdi_sampler_pos) >= 4000 * 4 / 21);
+    EXPECT(*tally_of(&tally, &hdi_sampler_urw) >= 4000 * 8 / 21);
+    EXPECT(*tally_of(&tally, &hdi_sampler_pct) >= 4000 * 7 / 21);
     hdi_portfolio_destroy(portfolio);
 }
 
-TEST(begins_with_the_plain_ones)
+TEST(everybody_is_first_once)
 {
+    static const struct hdi_sampler_kind *const order[] = {
+        &hdi_sampler_all, &hdi_sampler_cohort, &hdi_sampler_pct,
+        &hdi_sampler_urw, &hdi_sampler_pos,    &hdi_sampler_random};
     struct hdi_portfolio *portfolio = start(1);
     uint64_t digest = 0;
-    struct tally tally = play(portfolio, 4, NULL, &digest);
-    EXPECT(tally.of[0].kind == &hdi_sampler_all);
-    EXPECT(tally.of[1].kind == &hdi_sampler_cohort);
-    EXPECT_EQ(*tally_of(&tally, &hdi_sampler_pct), 2);
+    struct tally tally = play(portfolio, 7, NULL, &digest);
+    EXPECT_EQ(tally.count, 6);
+    for (unsigned i = 0; i < 6; i++) EXPECT(tally.of[i].kind == order[i]);
+    EXPECT_EQ(*tally_of(&tally, &hdi_sampler_pct), 2); /* both depths */
     hdi_portfolio_destroy(portfolio);
 }
 
@@ -112,12 +116,12 @@ TEST(who_brings_something_new_has_more)
     struct tally tally = play(portfolio, 1000, &hdi_sampler_urw, &digest);
     const unsigned urw = *tally_of(&tally, &hdi_sampler_urw);
     const unsigned pos = *tally_of(&tally, &hdi_sampler_pos);
-    EXPECT(urw > 3 * pos);
-    EXPECT(pos > 1000 / 10); /* Down to a quarter, no further. */
+    EXPECT(urw > 6 * pos);
+    EXPECT(pos > 1000 / 13); /* Down to a quarter, no further. */
     /* And when it has nothing new any more, it goes back. */
     play(portfolio, 1000, &hdi_sampler_cohort, &digest);
     tally = play(portfolio, 1000, &hdi_sampler_cohort, &digest);
-    EXPECT(*tally_of(&tally, &hdi_sampler_urw) < 1000 / 3);
+    EXPECT(*tally_of(&tally, &hdi_sampler_urw) < 1000 / 2);
     hdi_portfolio_destroy(portfolio);
 }
 
@@ -142,7 +146,7 @@ TEST(a_long_search_still_sees_new_ones)
     play(portfolio, 600000, NULL, &digest);
     struct tally tally = play(portfolio, 1000, &hdi_sampler_urw, &digest);
     tally = play(portfolio, 1000, &hdi_sampler_urw, &digest);
-    EXPECT(*tally_of(&tally, &hdi_sampler_urw) > 2 * *tally_of(&tally, &hdi_sampler_pos));
+    EXPECT(*tally_of(&tally, &hdi_sampler_urw) > 6 * *tally_of(&tally, &hdi_sampler_pos));
     hdi_portfolio_destroy(portfolio);
 }
 

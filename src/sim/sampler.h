@@ -87,7 +87,19 @@ struct hdi_sampler {
     const struct hdi_sampler_kind *kind;
 };
 
-extern const struct hdi_sampler_kind hdi_sampler_random; /* sampler_random.c */
+/* sampler_random.c. Known to the schedule, which spares its pick() a call, and a list of all. */
+extern const struct hdi_sampler_kind hdi_sampler_random;
+
+struct hdi_random {
+    struct hdi_sampler base;
+    struct hdi_prng prng;
+};
+
+static inline unsigned hdi_random_pick(struct hdi_random *random, unsigned count)
+{
+    return hdi_prng_below(&random->prng, count);
+}
+
 extern const struct hdi_sampler_kind hdi_sampler_fair;   /* sampler_fair.c */
 extern const struct hdi_sampler_kind hdi_sampler_cohort; /* sampler_cohort.c */
 extern const struct hdi_sampler_kind hdi_sampler_pct;    /* sampler_pct.c */

@@ -7,27 +7,22 @@
  */
 #include "sim/sampler.h"
 
-struct sampler_random {
-    struct hdi_sampler base;
-    struct hdi_prng prng;
-};
-
 static struct hdi_sampler *create(const char *parameters, const char **error)
 {
-    return hdi_sampler_plain(sizeof(struct sampler_random), parameters, error);
+    return hdi_sampler_plain(sizeof(struct hdi_random), parameters, error);
 }
 
 static void begin(struct hdi_sampler *sampler, struct hdi_schedule *schedule, uint64_t seed)
 {
     (void)schedule;
-    hdi_prng_init(&((struct sampler_random *)sampler)->prng, seed);
+    hdi_prng_init(&((struct hdi_random *)sampler)->prng, seed);
 }
 
 static unsigned pick(struct hdi_sampler *sampler, struct hdi_schedule *schedule,
                      struct hd_task *const *ready, unsigned count, int running)
 {
     (void)schedule, (void)ready, (void)running;
-    return hdi_prng_below(&((struct sampler_random *)sampler)->prng, count);
+    return hdi_random_pick((struct hdi_random *)sampler, count);
 }
 
 const struct hdi_sampler_kind hdi_sampler_random = {

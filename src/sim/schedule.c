@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sim/schedule.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,20 +55,17 @@ void hdi_schedule_event(struct hd_runtime *runtime, const struct hdi_event_recor
     }
 }
 
-static bool is_observed(const struct hdi_schedule *schedule)
-{
-    return schedule->log || schedule->replay;
-}
-
 /* Whether long waits are worth a warning. */
 static bool warns(const struct hdi_schedule *schedule)
 {
-    return is_observed(schedule) || schedule->runtime->options.log;
+    return hdi_schedule_is_observed(schedule) || schedule->runtime->options.log;
 }
 
 static void observe(struct hdi_schedule *schedule, const struct hdi_event_record *event)
 {
-    if (hdi_unlikely(is_observed(schedule))) hdi_schedule_event(schedule->runtime, event);
+    if (hdi_unlikely(hdi_schedule_is_observed(schedule))) {
+        hdi_schedule_event(schedule->runtime, event);
+    }
 }
 
 /* Whether hd_run() or hd_explore() began the first one is not part of the run. */
@@ -104,7 +99,7 @@ void hdi_schedule_ready(struct hdi_schedule *schedule, struct hd_task *task)
      * from running (SAMPLER-2). */
     if (task->id == schedule->running && !hdi_task_self()) actor->yielded = true;
     if (hdi_unlikely(schedule->waits.count > 0)) hdi_waits_end(schedule, task);
-    if (hdi_unlikely(is_observed(schedule))) {
+    if (hdi_unlikely(hdi_schedule_is_observed(schedule))) {
         log_ready(schedule, task, hdi_schedule_number(task) >= known);
     }
 }
@@ -278,6 +273,19 @@ static __attribute__((noinline, cold)) void watch_step(struct hdi_schedule *sche
                                                  .site = actor->site});
 }
 
+/* The task takes the step it stands before; nobody looks. */
+static inline void take_plain_step(struct hdi_schedule *schedule, const struct hd_task *task,
+                                   struct hdi_actor *actor)
+{
+    schedule->running = task->id;
+    schedule->actor = actor;
+    actor->steps++;
+    actor->yielded = actor->ready = false;
+    actor->object = NULL; /* What it does after that nobody knows yet. */
+    actor->kind = HD_TOUCH_ANY;
+    actor->site = NULL;
+}
+
 /* The task takes the step it stands before. */
 static inline void take_step(struct hdi_schedule *schedule, struct hd_task *task,
                              struct hdi_actor *actor)
@@ -286,16 +294,14 @@ static inline void take_step(struct hdi_schedule *schedule, struct hd_task *task
     if (hdi_unlikely(kind->stepped != NULL)) {
         kind->stepped(schedule->sampler, actor, hdi_schedule_number(task));
     }
-    schedule->running = task->id;
     if (schedule->signs) {
         hdi_signature_step(&schedule->signature, hdi_schedule_number(task), actor);
     }
-    if (hdi_unlikely(schedule->careful)) watch_step(schedule, task, actor);
-    actor->steps++;
-    actor->yielded = actor->ready = false;
-    actor->object = NULL; /* What it does after that nobody knows yet. */
-    actor->kind = HD_TOUCH_ANY;
-    actor->site = NULL;
+    if (hdi_unlikely(schedule->careful)) {
+        schedule->running = task->id;
+        watch_step(schedule, task, actor);
+    }
+    take_plain_step(schedule, task, actor);
 }
 
 /* ---- points ---- */
@@ -314,26 +320,21 @@ static __attribute__((noinline)) void step_aside(struct hdi_schedule *schedule,
     hdi_fiber_leave(&worker->exec, HDI_AFTER_YIELD);
 }
 
-static void point(struct hdi_schedule *schedule, struct hd_task *task, const void *object,
-                  hd_touch_kind kind, const hd_site *site, const void *code)
+/* The running fiber stands before this step, and another may go first. */
+static __attribute__((noinline)) void leave_choice(struct hdi_schedule *schedule,
+                                                   struct hdi_worker *worker, struct hd_task *task,
+                                                   struct hdi_actor *actor)
 {
-    struct hdi_worker *worker = hdi_worker_self();
     struct hdi_bag *bag = &worker->queue.bag;
-    struct hdi_actor *actor = hdi_schedule_find(schedule, task);
-    if (!check_step(schedule)) hdi_schedule_stop(worker);
-    actor->object = object;
-    actor->kind = kind;
-    actor->site = site;
-    actor->code = site ? (const void *)site : code;
-    actor->ready = true;
-    actor->ready_since = schedule->steps;
-    if (is_plain(kind)) schedule->plain = true;
-    if (schedule->plain && object && hdi_bag_count(bag) > 0) {
+    if (is_plain(actor->kind)) {
+        schedule->plain = true; /* From now on each step is looked at. */
+        schedule->quick = false;
+    }
+    if (schedule->plain && actor->object && hdi_bag_count(bag) > 0) {
         look_for_races(schedule, task, actor, bag->tasks, hdi_bag_count(bag));
         if (hdi_unlikely(schedule->verdict.kind)) hdi_schedule_stop(worker);
     }
-    hdi_world_pass_time(schedule->runtime);
-    const bool due = hdi_load_relaxed(&schedule->runtime->sim.now_ns) >= schedule->due_ns;
+    const bool due = hdi_sim_pass_time(schedule->runtime) >= schedule->due_ns;
     if (hdi_unlikely(due || !schedule->direct || !hdi_bag_push(bag, task))) {
         step_aside(schedule, worker);
         return;
@@ -346,6 +347,33 @@ static void point(struct hdi_schedule *schedule, struct hd_task *task, const voi
     if (next != task) hdi_worker_switch_to(worker, next);
 }
 
+/* As leave_choice(), where chance alone decides: whoever goes on leaves its place to who does not,
+ * which is where a push and a take would have put it (BAG-1). */
+static void leave_to_chance(struct hdi_schedule *schedule, struct hdi_worker *worker,
+                            struct hd_task *task, struct hdi_actor *actor)
+{
+    if (hdi_unlikely(hdi_sim_pass_time(schedule->runtime) >= schedule->due_ns)) {
+        step_aside(schedule, worker);
+        return;
+    }
+    struct hdi_bag *bag = &worker->queue.bag;
+    const unsigned others = (unsigned)hdi_bag_count(bag);
+    unsigned index = others; /* the task itself */
+    if (others > 0) {
+        schedule->decisions++;
+        index = hdi_random_pick((struct hdi_random *)schedule->sampler, others + 1);
+    }
+    if (index == others) {
+        take_plain_step(schedule, task, actor);
+        return;
+    }
+    schedule->preemptions++;
+    struct hd_task *next = bag->tasks[index];
+    bag->tasks[index] = task;
+    take_plain_step(schedule, next, hdi_schedule_find(schedule, next));
+    hdi_worker_switch_to(worker, next);
+}
+
 _Atomic(uint32_t) hdi_schedules;
 
 /* Not in stackless tasks, not on threads, and not where the fiber must stay. */
@@ -356,9 +384,24 @@ static inline void reach(const void *object, hd_touch_kind kind, const hd_site *
     if (!exec || !exec->current) return;
     struct hdi_schedule *schedule = exec->runtime->sim.schedule;
     if (!schedule || !schedule->points) return;
-    if (exec->current->kind != HDI_TASK_FIBER || exec->calls_out > 0) return;
-    if (exec->current->unusual & HDI_UNUSUAL_HOLDS) return;
-    point(schedule, exec->current, object, kind, site, code);
+    struct hd_task *task = exec->current;
+    if (task->kind != HDI_TASK_FIBER || exec->calls_out > 0) return;
+    if (task->unusual & HDI_UNUSUAL_HOLDS) return;
+    struct hdi_worker *worker = (struct hdi_worker *)exec;
+    struct hdi_actor *actor = task->id == schedule->running ? schedule->actor
+                                                            : hdi_schedule_find(schedule, task);
+    if (!check_step(schedule)) hdi_schedule_stop(worker);
+    actor->object = object;
+    actor->kind = kind;
+    actor->site = site;
+    actor->code = site ? (const void *)site : code;
+    actor->ready = true;
+    actor->ready_since = schedule->steps;
+    if (hdi_likely(schedule->quick && !is_plain(kind))) {
+        leave_to_chance(schedule, worker, task, actor);
+    } else {
+        leave_choice(schedule, worker, task, actor);
+    }
 }
 
 void hd_touch(const void *object, hd_touch_kind kind, const hd_site *site)
@@ -470,6 +513,8 @@ struct hd_task *hdi_schedule_next(struct hdi_schedule *schedule)
     struct hdi_worker *only = only_worker(schedule);
     schedule->careful = warns(schedule) || schedule->invariant || schedule->until;
     schedule->direct = only && !schedule->clock;
+    schedule->quick = schedule->direct && !schedule->careful && !schedule->signs &&
+                      !schedule->plain && schedule->sampler->kind == &hdi_sampler_random;
     struct hd_task *task;
     if (hdi_likely(only != NULL)) {
         struct hdi_bag *bag = &only->queue.bag;
@@ -505,7 +550,7 @@ void hdi_schedule_left(struct hdi_schedule *schedule, struct hdi_worker *worker)
     const int64_t now_ns = hdi_load_relaxed(&schedule->runtime->sim.now_ns); /* our own */
     while (hdi_waits_next(schedule) <= now_ns) hdi_waits_warn(schedule);
     if (schedule->running == schedule->ended) return;
-    if (hdi_schedule_over(schedule)) return;
+    if (hdi_schedule_is_over(schedule)) return;
     struct hd_task *task = hdi_load_stat(&worker->counters.running);
     struct hdi_actor *actor = hdi_schedule_find(schedule, task);
     if (task->id != schedule->running || actor->ready) return;
@@ -555,100 +600,4 @@ void hdi_schedule_rewind(struct hdi_schedule *schedule, uint64_t seed)
 void hdi_schedule_end(struct hdi_schedule *schedule)
 {
     if (schedule->sampler->kind->end) schedule->sampler->kind->end(schedule->sampler, schedule);
-}
-
-/* ---- attaching ---- */
-
-/* What is the schedule's own of what was recorded. */
-static void take_over(struct hdi_schedule *schedule)
-{
-    uint64_t number;
-    hdi_replay_begin(schedule->replay, schedule->runtime);
-    if (hdi_replay_number(schedule->replay, "steps_max", &number)) {
-        schedule->steps_max = (uint32_t)number;
-    }
-    if (hdi_replay_number(schedule->replay, "clock", &number)) schedule->clock = number != 0;
-    if (hdi_replay_number(schedule->replay, "judges", &number)) schedule->judges = number != 0;
-}
-
-static int open_files(struct hdi_schedule *schedule)
-{
-    struct hd_runtime *runtime = schedule->runtime;
-    const char *log = runtime->options.record, *replay = runtime->options.replay;
-    const char *error = NULL;
-    int err = replay ? hdi_replay_open(&schedule->replay, replay, &runtime->options, &error) : 0;
-    if (err) {
-        fprintf(stderr, "heddle: %s cannot be replayed: %s\n", replay,
-                error ? error : strerror(-err));
-        return err;
-    }
-    if (replay) take_over(schedule);
-    err = log ? hdi_log_begin(&schedule->log, log, runtime) : 0;
-    if (err) fprintf(stderr, "heddle: %s cannot be written: %s\n", log, strerror(-err));
-    return err;
-}
-
-static int begin(struct hdi_schedule *schedule, const char *sampler)
-{
-    struct hd_runtime *runtime = schedule->runtime;
-    const char *error = NULL;
-    const int err = hdi_sampler_create(&schedule->sampler, sampler, &error);
-    if (err) {
-        if (error) fprintf(stderr, "heddle: %s\n", error);
-        return err;
-    }
-    hdi_schedule_rewind(schedule, runtime->options.seed);
-    return 0;
-}
-
-/* Where a replay stops for a debugger; 0: nowhere. */
-static uint32_t read_until(void)
-{
-    const char *text = secure_getenv("HEDDLE_UNTIL");
-    const unsigned long long step = text ? strtoull(text, NULL, 10) : 0;
-    return step < UINT32_MAX ? (uint32_t)step : 0;
-}
-
-int hdi_schedule_attach(struct hd_runtime *runtime)
-{
-    struct hdi_schedule *schedule = calloc(1, sizeof(*schedule));
-    if (!schedule) return -ENOMEM;
-    schedule->runtime = runtime;
-    schedule->steps_max = UINT32_MAX;
-    runtime->sim.schedule = schedule;
-    int err = open_files(schedule); /* A replay says which sampler and seed. */
-    if (!err && runtime->options.replay) schedule->until = read_until();
-    const char *sampler = runtime->options.sampler;
-    schedule->points = sampler != NULL;
-    schedule->counted = schedule->points || is_observed(schedule);
-    if (schedule->counted) hdi_fetch_add_acq_rel(&hdi_schedules, 1);
-    if (!err) err = begin(schedule, sampler ? sampler : "random");
-    if (err) hdi_schedule_detach(runtime);
-    return err;
-}
-
-static void finish_log(const struct hd_runtime *runtime, struct hdi_log *log)
-{
-    const int err = hdi_log_end(log);
-    if (err) {
-        fprintf(stderr, "heddle: %s is not complete: %s\n", runtime->options.record,
-                strerror(-err));
-    }
-}
-
-void hdi_schedule_detach(struct hd_runtime *runtime)
-{
-    struct hdi_schedule *schedule = runtime->sim.schedule;
-    if (!schedule) return;
-    const bool counted = schedule->counted;
-    if (schedule->replay) hdi_replay_close(schedule->replay);
-    if (schedule->log) finish_log(runtime, schedule->log);
-    if (schedule->sampler) hdi_sampler_destroy(schedule->sampler);
-    hdi_actors_fini(&schedule->actors);
-    free(schedule->ready);
-    hdi_signature_fini(&schedule->signature);
-    hdi_waits_fini(&schedule->waits);
-    free(schedule);
-    runtime->sim.schedule = NULL;
-    if (counted) hdi_fetch_sub_acq_rel(&hdi_schedules, 1);
 }

@@ -58,11 +58,14 @@ struct hdi_schedule {
                                   * driver */
     bool in_step;                /* careful: a task runs, or is just ending */
     bool careful;                /* steps are looked at: log, replay, invariant, debugger */
-    bool direct;                 /* a fiber at a point can choose by itself */
+    bool direct;                 /* a fiber at a point can choose by itself, */
+    bool quick;                  /* and only by chance: nobody looks at the step */
     bool signs;                  /* the signature is wanted */
     bool plain;                  /* memory was touched that can be raced for */
     bool judges;                 /* a deadlock, or a closed handle, is a verdict, and not only an
                                   * error for the caller */
+    bool ignores_results;        /* of these: what the program returns is none */
+    bool allows_stale;           /* nor a closed handle */
     bool counted;                /* constant: in hdi_schedules */
     bool points;                 /* constant: fibers choose inside, not only where they wait */
     bool clock;                  /* time may pass while tasks are ready */
@@ -72,6 +75,7 @@ struct hdi_schedule {
     size_t ready_room;
     uint64_t ended;              /* id of the task that ended last */
     uint64_t running;            /* id of the task that took the last step; 0: none yet */
+    struct hdi_actor *actor;     /* of that task, while it is alive */
     int (*invariant)(void *arg);
     void *invariant_arg;
     const void *unheard[HDI_UNHEARD_MAX]; /* conditions that were signalled while nobody waited */
@@ -99,11 +103,33 @@ static inline struct hdi_actor *hdi_schedule_find(struct hdi_schedule *schedule,
 
 /* ---- for the world ---- */
 
+/* As hdi_schedule_over(), without a call. */
+static inline bool hdi_schedule_is_over(const struct hdi_schedule *schedule)
+{
+    return schedule->verdict.kind != HD_VERDICT_NONE;
+}
+
 /* The next task to run, taken out of its queue; NULL if none is ready. */
 struct hd_task *hdi_schedule_next(struct hdi_schedule *schedule);
 
-/* sim/world.c: virtual time goes on by a step's worth. */
-void hdi_world_pass_time(struct hd_runtime *runtime);
+/* Virtual time goes on by a step's worth. Returns what it is then. It ends just before HD_FOREVER,
+ * and does not turn round. */
+static inline int64_t hdi_sim_pass_time(struct hd_runtime *runtime)
+{
+    const int64_t before_ns = hdi_load_relaxed(&runtime->sim.now_ns); /* our own */
+    int64_t now_ns = INT64_MAX - 1;
+    if (hdi_likely(before_ns < INT64_MAX - runtime->options.sim_tick_ns)) {
+        now_ns = before_ns + runtime->options.sim_tick_ns;
+    }
+    hdi_store_relaxed(&runtime->sim.now_ns, now_ns);
+    return now_ns;
+}
+
+/* Whether its events are recorded, or compared with recorded ones. */
+static inline bool hdi_schedule_is_observed(const struct hdi_schedule *schedule)
+{
+    return schedule->log || schedule->replay;
+}
 
 /* Whether time is to pass now, though tasks are ready. Context: there is something to pass to. */
 bool hdi_schedule_passes(struct hdi_schedule *schedule);
@@ -191,8 +217,8 @@ int hdi_replay_open(struct hdi_replay **replay, const char *path, hd_options *op
 void hdi_replay_close(struct hdi_replay *replay);
 /* The runtime that replays: events are compared with their time there. Before the first of them. */
 void hdi_replay_begin(struct hdi_replay *replay, struct hd_runtime *runtime);
-/* What was recorded of the schedule: "clock", "judges", "steps_max" (0: not said). Returns false if
- * it was not. */
+/* What was recorded of the schedule (hdi_log_options_put()): "clock", "steps_max" and so on.
+ * Returns false if it was not. */
 bool hdi_replay_number(const struct hdi_replay *replay, const char *key, uint64_t *value);
 /* As hdi_log_forget(). */
 void hdi_replay_forget(struct hdi_replay *replay, const void *object);

@@ -424,6 +424,12 @@ static int read_log(struct shrinking *s, const char *from)
     return s->wanted.kind == HD_VERDICT_NONE ? -EINVAL : 0;
 }
 
+static void read_flag(const struct hdi_replay *replay, const char *key, bool *flag)
+{
+    uint64_t number;
+    if (hdi_replay_number(replay, key, &number)) *flag = number != 0;
+}
+
 /* The runtime as it was when this was recorded. */
 static int read_options(struct shrinking *s, const char *from, hd_explore_options *options,
                         hd_options *inner)
@@ -434,7 +440,9 @@ static int read_options(struct shrinking *s, const char *from, hd_explore_option
     const int err = hdi_replay_open(&replay, from, inner, &error);
     if (err) return err;
     uint64_t number;
-    if (hdi_replay_number(replay, "clock", &number)) options->clock = number != 0;
+    read_flag(replay, "clock", &options->clock);
+    read_flag(replay, "ignore_results", &options->ignore_results);
+    read_flag(replay, "allow_stale", &options->allow_stale);
     if (hdi_replay_number(replay, "steps_max", &number) && number < UINT32_MAX) {
         options->steps_max = (uint32_t)number;
     }

@@ -48,7 +48,7 @@ void hdi_schedule_verdict(struct hdi_schedule *schedule, hd_verdict kind, int co
 
 bool hdi_schedule_over(const struct hdi_schedule *schedule)
 {
-    return schedule->verdict.kind != HD_VERDICT_NONE;
+    return hdi_schedule_is_over(schedule);
 }
 
 noreturn void hdi_schedule_stop(struct hdi_worker *worker)
@@ -162,7 +162,7 @@ void hdi_schedule_unheard(const void *object)
 void hdi_schedule_stale(const char *what)
 {
     struct hdi_schedule *schedule = schedule_here();
-    if (!schedule || !schedule->judges) return;
+    if (!schedule || !schedule->judges || schedule->allows_stale) return;
     hdi_schedule_verdict(schedule, HD_VERDICT_STALE, 0, "a closed %s was used", what);
     struct hd_task *task = hdi_task_self();
     if (task && task->kind == HDI_TASK_FIBER) hdi_schedule_stop(hdi_worker_self());
@@ -173,7 +173,7 @@ void hdi_schedule_stale(const char *what)
 void hdi_schedule_settle(struct hdi_schedule *schedule, int code)
 {
     struct hd_runtime *runtime = schedule->runtime;
-    if (code != 0) {
+    if (code != 0 && !schedule->ignores_results) {
         hdi_schedule_verdict(schedule, HD_VERDICT_RESULT, code, "the program returned %d (%s)",
                              code, code < 0 ? strerror(-code) : "its own code");
     }

@@ -98,13 +98,6 @@ static void sim_wake(struct hd_runtime *runtime, _Atomic(uint32_t) *word)
     announce(runtime);
 }
 
-/* Time ends just before HD_FOREVER, and does not turn round. */
-void hdi_world_pass_time(struct hd_runtime *runtime)
-{
-    const int64_t now_ns = sim_now(runtime), tick_ns = runtime->options.sim_tick_ns;
-    set_now(runtime, now_ns < INT64_MAX - tick_ns ? now_ns + tick_ns : INT64_MAX - 1);
-}
-
 /* The driver runs as this worker. Returns what it was: it may be a fiber of another runtime. */
 static void *enter(struct hd_runtime *runtime, struct hdi_worker *worker)
 {
@@ -136,7 +129,7 @@ static bool turn(struct hd_runtime *runtime, struct hdi_worker *worker)
         worker->exec.ops = 0;
         hdi_worker_run(worker, task);
         if (runtime->sim.ran) runtime->sim.ran(task);
-        hdi_world_pass_time(runtime);
+        (void)hdi_sim_pass_time(runtime);
     }
     leave(worker, outer);
     return task != NULL;
@@ -240,8 +233,7 @@ static void run_scheduled(struct hd_runtime *runtime, struct hdi_schedule *sched
     hdi_worker_run(worker, task);
     if (runtime->sim.ran) runtime->sim.ran(task);
     if (hdi_unlikely(schedule->careful)) hdi_schedule_left(schedule, worker);
-    hdi_world_pass_time(runtime);
-    worker->exec.coarse_ns = sim_now(runtime);
+    worker->exec.coarse_ns = hdi_sim_pass_time(runtime);
 }
 
 /* Whether the next task can be run at once: nothing but tasks of this worker is concerned. */
@@ -252,7 +244,7 @@ static bool goes_on(struct hd_runtime *runtime, const struct hdi_schedule *sched
     if (!schedule->direct || hdi_load_acquire(goal->word) != goal->expected) return false;
     if (now_ns >= goal->deadline_ns || hdi_load_relaxed(&runtime->sim.net)) return false; /* ours */
     if (worker->timers.unpublished || runtime->sim.looks == 0) return false;
-    return hdi_load_relaxed(&worker->timers.next_ns) > now_ns && !hdi_schedule_over(schedule);
+    return hdi_load_relaxed(&worker->timers.next_ns) > now_ns && !hdi_schedule_is_over(schedule);
 }
 
 /* Run the task that the schedule has next, those it switches to at points, and as many after them
@@ -409,7 +401,7 @@ static int drive(struct hd_runtime *runtime, const struct goal *goal)
         if (sim_now(runtime) >= deadline_ns) return -ETIMEDOUT;
         const uint32_t event = hdi_load_acquire(&runtime->sim.event);
         run_network(runtime);
-        if (schedule && hdi_schedule_over(schedule)) return -EDEADLK;
+        if (schedule && hdi_schedule_is_over(schedule)) return -EDEADLK;
         if (hdi_unlikely(runtime->sim.looks-- == 0)) look_at_events(runtime);
         if (hdi_unlikely(runtime->sim.full)) {
             const int err = let_events_happen(runtime, event, deadline_ns);
@@ -441,7 +433,7 @@ static void report_deadlock(struct hd_runtime *runtime)
 static void stuck(struct hd_runtime *runtime)
 {
     struct hdi_schedule *schedule = runtime->sim.schedule;
-    if (schedule && hdi_schedule_over(schedule)) return;
+    if (schedule && hdi_schedule_is_over(schedule)) return;
     report_deadlock(runtime);
     if (schedule && schedule->judges && !hdi_load_acquire(&runtime->closing)) {
         hdi_schedule_deadlock(schedule);

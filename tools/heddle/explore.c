@@ -29,6 +29,8 @@
 #include "tool.h"
 
 #define TIME_DEFAULT_NS  (10 * HD_SECOND_NS) /* if there is no budget */
+#define TIME_MAX_NS      (36000000 * (uint64_t)HD_SECOND_NS)
+#define STEPS_MAX        1000000000u
 #define TIME_GRACE_NS    (2 * HD_SECOND_NS)  /* for a job to see that its time is over */
 #define PROBE_TIME_NS    (3 * HD_SECOND_NS)  /* for one run of the program */
 
@@ -48,6 +50,8 @@ static const struct option_spec explore_options[] = {
     {"keep-going", NULL, "past failures, and count them", OPTION_FLAG, &options.keep_going},
     {"ignore-results", NULL, "a program that returns an error has not failed", OPTION_FLAG,
      &options.ignore_results},
+    {"allow-stale", NULL, "a program that uses a closed handle has not failed", OPTION_FLAG,
+     &options.allow_stale},
     {"jobs", "N", "so many processes (as many as CPUs)", OPTION_NUMBER, &options.jobs},
     {"output", "FILE", "where the failure is recorded (PROGRAM.hdlog)", OPTION_TEXT,
      &options.output},
@@ -77,6 +81,7 @@ struct explore_sums explore_sum(const struct exploration *x)
         sums.failures += result.failures;
         sums.steps += result.steps;
         if (result.steps_max > sums.steps_max) sums.steps_max = result.steps_max;
+        if (result.tasks_max > sums.tasks_max) sums.tasks_max = result.tasks_max;
         sums.exhausted = sums.exhausted && result.exhausted;
     }
     return sums;
@@ -151,6 +156,7 @@ static int run_job(void *arg)
     if (o->clock) fputs(" clock", text);
     if (o->keep_going) fputs(" keep-going", text);
     if (o->ignore_results) fputs(" ignore-results", text);
+    if (o->allow_stale) fputs(" allow-stale", text);
     if (x->fork) fputs(" fork", text);
     fclose(text);
     const struct launch launch = {.argv = x->argv, .env = {list}, .streams = PROGRAM_SILENT};
@@ -242,6 +248,34 @@ static int record(const struct exploration *x, const hd_explore_result *schedule
     return err;
 }
 
+static bool ends_at(hd_log *log, uint64_t sequence)
+{
+    const hd_log_info *about = hd_log_about(log);
+    return !about->complete && sequence == about->events + 1;
+}
+
+/* Whether one of them was cut, by a crash or a full disk, and that is all. */
+static bool only_cut(const struct comparison *c)
+{
+    return !c->headers && (ends_at(c->a, c->sequence) || ends_at(c->b, c->sequence));
+}
+
+/* Not even the header could be written: say what the program said. */
+static int unrecorded(const struct exploration *x, const struct ending *ending)
+{
+    tool_complain(0, "%s could not record its run:", x->argv[0]);
+    fputs(ending->said, stderr);
+    return TOOL_SYSTEM;
+}
+
+static bool is_log(const char *path)
+{
+    hd_log *log;
+    if (hd_log_open(&log, path) != 0) return false;
+    hd_log_close(log);
+    return true;
+}
+
 /* Two runs of one schedule should be equal. Returns 0, or an exit code. */
 static int probe(struct exploration *x)
 {
@@ -256,10 +290,11 @@ static int probe(struct exploration *x)
         if (err == -ETIMEDOUT) return 0; /* It is not for us to say that this is wrong. */
         if (err) return program_refused(x->argv, err);
         if (access(paths[i], F_OK) != 0) return program_foreign(x->argv, &ending);
+        if (!is_log(paths[i])) return unrecorded(x, &ending);
     }
     struct comparison comparison;
     const int status = compare_logs(&comparison, paths[0], paths[1]);
-    if (!status && comparison.differ) {
+    if (!status && comparison.differ && !only_cut(&comparison)) {
         tool_complain(0, "two runs of one schedule differ, so what is found may not repeat:");
         compare_print(&comparison, stderr, "the first", "the second");
         x->diverges = true;
@@ -269,6 +304,15 @@ static int probe(struct exploration *x)
 }
 
 /* ---- all of it ---- */
+
+/* The disk was full, say. */
+static void warn_if_cut(const char *path)
+{
+    hd_log *log;
+    if (event_open(&log, path) != 0) return;
+    event_warn(log, path);
+    hd_log_close(log);
+}
 
 /* The log of the failure at its place. Returns its name, or NULL. */
 static const char *keep_log(const struct exploration *x, const struct job *job)
@@ -281,12 +325,14 @@ static const char *keep_log(const struct exploration *x, const struct job *job)
     }
     if (access(job->log, F_OK) != 0) return NULL;
     const int err = scratch_keep(job->log, name);
-    if (!err) {
-        program_sign_log(name, x->argv);
-        return name;
+    if (err) {
+        tool_complain(0, "cannot write %s: %s", name, strerror(-err));
+        return NULL;
     }
-    tool_complain(0, "cannot write %s: %s", name, strerror(-err));
-    return NULL;
+    if (!program_is_file(name)) return NULL; /* A device: nothing can be read from it. */
+    program_sign_log(name, x->argv);
+    if (job->result.verdict != HD_VERDICT_CRASH) warn_if_cut(name);
+    return name;
 }
 
 /* Whether a crash happens again when its schedule runs alone; it is recorded then. */
@@ -326,6 +372,10 @@ static int conclude(const struct exploration *x)
         if (job->err && job->err != -ECANCELED && job->err != -ETIMEDOUT) {
             return program_refused(x->argv, job->err);
         }
+        if (job->ended && job->result.ended && !job->result.verdict && job->result.code) {
+            return tool_complain(TOOL_SYSTEM, "%s cannot be explored: %s", x->argv[0],
+                                 strerror(-job->result.code));
+        }
         if (job->ended && !was_stopped(job) && !explored(job)) {
             return program_foreign(x->argv, &job->ending);
         }
@@ -359,6 +409,15 @@ static int explore_command(struct arguments *arguments)
     if (options.schedules.set && options.schedules.value == 0) {
         return options_refuse("explore", "--schedules is at least 1");
     }
+    if (options.seed.set && options.seed.value == 0) {
+        return options_refuse("explore", "--seed is at least 1");
+    }
+    if (options.steps.set && (options.steps.value == 0 || options.steps.value > STEPS_MAX)) {
+        return options_refuse("explore", "--steps is from 1 to 1000000000");
+    }
+    if (options.time.set && (options.time.value == 0 || options.time.value > TIME_MAX_NS)) {
+        return options_refuse("explore", "--time is more than nothing, and at most 10000h");
+    }
     const hd_explore_options check = {.size = sizeof(check), .sampler = options.sampler};
     const char *error = hd_explore_error(&check);
     if (error) return tool_complain(TOOL_USAGE, "--sampler %s: %s", options.sampler, error);
@@ -368,6 +427,8 @@ static int explore_command(struct arguments *arguments)
     if (!options.schedules.set && !options.time.set) {
         options.time = (struct number){TIME_DEFAULT_NS, true};
     }
+    const int refused = program_check_output(options.output);
+    if (refused) return refused;
     struct exploration x = {.options = &options, .argv = arguments->operands, .fork = options.fork};
     x.job_count = options.jobs.set ? (unsigned)options.jobs.value : tool_cpus();
     /* What is enumerated cannot be dealt out. */

@@ -15,7 +15,7 @@ enum { EXPLORE_JOBS_MAX = 256 };
 struct explore_options {
     const char *sampler, *output;
     struct number seed, schedules, time, steps, jobs;
-    bool fork, clock, keep_going, ignore_results, json;
+    bool fork, clock, keep_going, ignore_results, allow_stale, json;
 };
 
 /* One process that explores; `shared` is its hd_explore_result, written by it at any time. */
@@ -46,7 +46,7 @@ struct exploration {
 
 /* Sums over all jobs, as they are now. */
 struct explore_sums {
-    uint64_t schedules, failures, steps, steps_max;
+    uint64_t schedules, failures, steps, steps_max, tasks_max;
     bool exhausted;
 };
 struct explore_sums explore_sum(const struct exploration *x);

@@ -23,11 +23,13 @@ static char *repeat(const struct exploration *x, const hd_explore_result *result
 {
     const struct explore_options *o = x->options;
     char seed[40], steps[40] = "";
-    char sampler[HD_SAMPLER_TEXT_MAX + 32], list[HD_SAMPLER_TEXT_MAX + 128];
+    char sampler[HD_SAMPLER_TEXT_MAX + 32], list[HD_SAMPLER_TEXT_MAX + 160];
     if (only_explored(x, result)) {
         if (o->steps.set) snprintf(steps, sizeof(steps), " steps=%" PRIu64, o->steps.value);
-        snprintf(list, sizeof(list), "HEDDLE_EXPLORE=seed=%" PRIu64 " sampler=%s schedules=1%s%s",
-                 result->seed, result->sampler, o->clock ? " clock" : "", steps);
+        snprintf(list, sizeof(list), "HEDDLE_EXPLORE=seed=%" PRIu64
+                 " sampler=%s schedules=1%s%s%s%s", result->seed, result->sampler,
+                 o->clock ? " clock" : "", steps, o->ignore_results ? " ignore-results" : "",
+                 o->allow_stale ? " allow-stale" : "");
         return program_command_text((const char *[]){list, NULL}, x->argv);
     }
     snprintf(seed, sizeof(seed), "HEDDLE_SEED=%" PRIu64, result->seed);
@@ -46,6 +48,7 @@ static void report_json(const struct exploration *x, const struct explore_sums *
     json_number(&json, "failures", sums->failures);
     json_number(&json, "steps", sums->steps);
     json_number(&json, "steps_max", sums->steps_max);
+    json_number(&json, "tasks_max", sums->tasks_max);
     json_seconds(&json, "seconds", x->ended - x->began);
     json_number(&json, "jobs", x->job_count);
     json_bool(&json, "fork", x->fork);
@@ -74,9 +77,10 @@ static void report_text(const struct exploration *x, const struct explore_sums *
     } else {
         printf("%s: nothing found%s\n", x->argv[0], sums->exhausted ? ", in all there are" : "");
     }
-    printf("  %" PRIu64 " schedules in %.1f s (%.0f/s), at most %" PRIu64 " steps%s%s\n",
-           sums->schedules, seconds, (double)sums->schedules / (seconds + 1e-9), sums->steps_max,
-           x->fork ? ", each in a process of its own" : "",
+    printf("  %" PRIu64 " schedules in %.1f s (%.0f/s), at most %" PRIu64 " tasks and %" PRIu64
+           " steps%s%s\n",
+           sums->schedules, seconds, (double)sums->schedules / (seconds + 1e-9), sums->tasks_max,
+           sums->steps_max, x->fork ? ", each in a process of its own" : "",
            tool_interrupted() ? " (interrupted)" : "");
     if (!found) return;
     if (x->options->keep_going) printf("  %" PRIu64 " failed; this is one\n", sums->failures);

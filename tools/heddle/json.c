@@ -8,14 +8,32 @@
 
 /* ---- writing ---- */
 
-static void quoted(FILE *out, const char *text)
+/* Bytes of the character at `at`, which is not below 0x80; 0 if it is none of UTF-8. */
+static unsigned utf8(const unsigned char *at)
+{
+    const unsigned more = at[0] >= 0xf0 ? 3 : at[0] >= 0xe0 ? 2 : 1;
+    if (at[0] < 0xc2 || at[0] > 0xf4) return 0;
+    for (unsigned i = 1; i <= more; i++) {
+        if ((at[i] & 0xc0) != 0x80) return 0;
+    }
+    /* No longer than it need be, no half of a pair, not too high. */
+    if (at[0] == 0xe0 && at[1] < 0xa0) return 0;
+    if (at[0] == 0xed && at[1] > 0x9f) return 0;
+    if (at[0] == 0xf0 && at[1] < 0x90) return 0;
+    return at[0] == 0xf4 && at[1] > 0x8f ? 0 : more + 1;
+}
+
+/* File names may be anything; JSON may not. */
+static void quoted(FILE *out, const char *text, bool exact)
 {
     fputc('"', out);
-    for (; *text; text++) {
-        const unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\') fprintf(out, "\\%c", c);
-        else if (c < 0x20 || c == 0x7f) fprintf(out, "\\u%04x", c);
-        else fputc(c, out);
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        const unsigned length = *at < 0x80 ? 1 : utf8(at);
+        if (*at == '"' || *at == '\\') fprintf(out, "\\%c", *at);
+        else if (*at < 0x20 || *at == 0x7f) fprintf(out, "\\u%04x", *at);
+        else if (length == 0 && !exact) fputs("\\ufffd", out);
+        else fputc(*at, out);
+        for (unsigned i = 1; i < length; i++) fputc(*++at, out);
     }
     fputc('"', out);
 }
@@ -25,7 +43,7 @@ static void begin(struct json *json, const char *key)
     if (json->comma) fputc(',', json->out);
     json->comma = true;
     if (!key) return;
-    quoted(json->out, key);
+    quoted(json->out, key, false);
     fputc(':', json->out);
 }
 
@@ -50,7 +68,7 @@ void json_close(struct json *json, char bracket)
 void json_text(struct json *json, const char *key, const char *text)
 {
     begin(json, key);
-    if (text) quoted(json->out, text);
+    if (text) quoted(json->out, text, json->exact);
     else fputs("null", json->out);
 }
 
@@ -174,6 +192,25 @@ static const char *find_value(const char *at, const char *key)
         at = blanks(at);
         if (*at++ != ',') return NULL;
     }
+}
+
+void json_object(struct json *json, const char *key, const char *text)
+{
+    const char *at = text ? blanks(text) : NULL;
+    const char *end = at && *at == '{' ? skip_value(at) : NULL;
+    begin(json, key);
+    if (end) fprintf(json->out, "%.*s", (int)(end - at), at);
+    else fputs("null", json->out);
+}
+
+bool json_read_word(const char *text, const char *key, char *word, size_t size)
+{
+    const char *at = find_value(text, key);
+    const size_t length = at ? strcspn(at, " \t\r\n,:]}\"{[") : 0;
+    if (length == 0 || length >= size) return false;
+    memcpy(word, at, length);
+    word[length] = 0;
+    return true;
 }
 
 char **json_read_list(const char *text, const char *key)

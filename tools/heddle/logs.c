@@ -233,7 +233,8 @@ static int verify(struct arguments *arguments)
     while ((got = hd_log_next(log, &event)) == 1) continue;
     const hd_log_info *about = hd_log_about(log);
     const char *damage = about->damage;
-    if (!damage && got < 0) damage = "a block with a good checksum makes no sense";
+    if (!damage && got == -EBADMSG) damage = "a block with a good checksum makes no sense";
+    if (!damage && got < 0) damage = strerror(-got);
     if (!damage && !about->complete) damage = "its end is missing";
     verify_print(about, path, damage);
     hd_log_close(log);

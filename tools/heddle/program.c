@@ -22,15 +22,23 @@
 
 /* ---- running ---- */
 
+static const char *const ours[] = {"HEDDLE_SEED",  "HEDDLE_SAMPLER", "HEDDLE_LOG",
+                                   "HEDDLE_LOG_SYNC", "HEDDLE_REPLAY", "HEDDLE_UNTIL",
+                                   "HEDDLE_EXPLORE", "HEDDLE_SHRINK", "HEDDLE_SUMMARY"};
+enum { OURS = sizeof(ours) / sizeof(ours[0]) };
+
 static bool is_ours(const char *variable)
 {
-    static const char *const names[] = {"HEDDLE_SEED=",   "HEDDLE_SAMPLER=", "HEDDLE_LOG=",
-                                        "HEDDLE_LOG_SYNC=", "HEDDLE_REPLAY=",  "HEDDLE_UNTIL=",
-                                        "HEDDLE_EXPLORE=", "HEDDLE_SHRINK="};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (!strncmp(variable, names[i], strlen(names[i]))) return true;
+    for (size_t i = 0; i < OURS; i++) {
+        const size_t length = strlen(ours[i]);
+        if (!strncmp(variable, ours[i], length) && variable[length] == '=') return true;
     }
     return false;
+}
+
+void program_clear_environment(void)
+{
+    for (size_t i = 0; i < OURS; i++) unsetenv(ours[i]);
 }
 
 /* Our environment with the launch's variables; to be freed. */
@@ -48,21 +56,26 @@ static const char **environment(const struct launch *launch)
     return env;
 }
 
-/* Keep the end of what comes, until no more does. */
+/* Keep the end of what comes, until no more does; whole lines. */
 static void gather(hd_io from, char said[static PROGRAM_SAID_MAX])
 {
     char text[2 * PROGRAM_SAID_MAX];
+    const size_t most = PROGRAM_SAID_MAX - 2; /* with the end of the last line */
     size_t held = 0;
+    bool cut = false;
     ssize_t n;
     while ((n = hd_read(from, text + held, sizeof(text) - held)) > 0) {
         held += (size_t)n;
-        if (held >= PROGRAM_SAID_MAX) {
-            const size_t kept = PROGRAM_SAID_MAX - 1;
-            memmove(text, text + held - kept, kept);
-            held = kept;
-        }
+        if (held <= most) continue;
+        memmove(text, text + held - most, most);
+        held = most;
+        cut = true;
     }
-    memcpy(said, text, held);
+    const char *line = cut ? memchr(text, '\n', held - 1) : NULL; /* One half at most is lost. */
+    const size_t skipped = line ? (size_t)(line + 1 - text) : 0;
+    held -= skipped;
+    memcpy(said, text + skipped, held);
+    if (held > 0 && said[held - 1] != '\n') said[held++] = '\n';
     said[held] = 0;
 }
 
@@ -137,9 +150,10 @@ bool program_plausible(const char *path)
     static const char *const traces[] = {"HEDDLE_SEED", "libheddle.so"};
     struct stat about;
     bool found = true;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* It may be a FIFO. */
     if (fd < 0) return true; /* Looked for in PATH, or running it says what is wrong. */
-    if (fstat(fd, &about) == 0 && about.st_size > (off_t)sizeof(Elf64_Ehdr)) {
+    if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) &&
+        about.st_size > (off_t)sizeof(Elf64_Ehdr)) {
         const size_t size = (size_t)about.st_size;
         const char *text = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (text != MAP_FAILED) {
@@ -206,8 +220,7 @@ char *program_command_text(const char *const *env, char *const *argv)
     return text;
 }
 
-/* A whole small file, ended by 0; to be freed. NULL. */
-static char *slurp(const char *path)
+char *program_slurp(const char *path)
 {
     enum { SLURP_MAX = 1 << 20 };
     char *text = malloc(SLURP_MAX);
@@ -228,7 +241,7 @@ char **program_of_log(const char *log, char **given, char ***owned)
     *owned = NULL;
     if (given[0]) return given;
     if ((size_t)snprintf(path, sizeof(path), "%s.meta", log) < sizeof(path)) {
-        char *text = slurp(path);
+        char *text = program_slurp(path);
         if (text) *owned = json_read_list(text, "argv");
         free(text);
     }
@@ -240,13 +253,19 @@ char **program_of_log(const char *log, char **given, char ***owned)
     return NULL;
 }
 
+bool program_is_file(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
 /* The object at its beginning, as it is, with one more entry. */
 static void write_signed(const char *path, const char *text, char *const *argv)
 {
     const char *end = strrchr(text, '}');
     FILE *out = end ? fopen(path, "we") : NULL;
     if (!out) return; /* People can still name the program. */
-    struct json json = {.out = out, .depth = 1};
+    struct json json = {.out = out, .depth = 1, .exact = true};
     fprintf(out, "%.*s, ", (int)(end - text), text);
     json_open(&json, "argv", '[');
     for (; *argv; argv++) json_text(&json, NULL, *argv);
@@ -258,12 +277,32 @@ static void write_signed(const char *path, const char *text, char *const *argv)
 void program_sign_log(const char *log, char *const *argv)
 {
     char path[PROGRAM_PATH_MAX];
+    if (!program_is_file(log)) return; /* Beside a device there is no place for it. */
     if ((size_t)snprintf(path, sizeof(path), "%s.meta", log) >= sizeof(path)) return;
-    char *text = slurp(path);
+    char *text = program_slurp(path);
     char **known = text ? json_read_list(text, "argv") : NULL;
     if (!known) write_signed(path, text ? text : "{\"recorded\": true}", argv);
     free(known);
     free(text);
+}
+
+int program_check_output(const char *path)
+{
+    char folder[PROGRAM_PATH_MAX];
+    if (!path) return 0;
+    struct stat about;
+    int err = 0;
+    if ((size_t)snprintf(folder, sizeof(folder), "%s", path) >= sizeof(folder)) {
+        err = ENAMETOOLONG;
+    } else if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
+        if (S_ISDIR(about.st_mode)) err = EISDIR;
+        else if (access(path, W_OK) != 0) err = errno;
+    } else { /* It is replaced, so that its folder counts. */
+        char *slash = strrchr(folder, '/');
+        if (slash) slash[1] = 0;
+        if (access(slash ? folder : ".", W_OK | X_OK) != 0) err = errno;
+    }
+    return err ? tool_complain(TOOL_SYSTEM, "cannot write %s: %s", path, strerror(err)) : 0;
 }
 
 /* ---- scratch files ---- */
@@ -338,8 +377,10 @@ static int copy(const char *from, const char *to)
     return err;
 }
 
+/* A device stays one. */
 static int move(const char *from, const char *to)
 {
+    if (access(to, F_OK) == 0 && !program_is_file(to)) return copy(from, to);
     if (rename(from, to) == 0) return 0;
     return errno == EXDEV ? copy(from, to) : -errno;
 }
@@ -348,7 +389,7 @@ int scratch_keep(const char *from, const char *to)
 {
     char from_meta[PROGRAM_PATH_MAX + 8], to_meta[PROGRAM_PATH_MAX + 8];
     const int err = move(from, to);
-    if (err) return err;
+    if (err || !program_is_file(to)) return err;
     snprintf(from_meta, sizeof(from_meta), "%s.meta", from);
     snprintf(to_meta, sizeof(to_meta), "%s.meta", to);
     /* It is for people: without it the log is as good. */

@@ -36,6 +36,9 @@ struct ending {
  * cannot be run. */
 int program_run(const struct launch *launch, struct ending *ending);
 
+/* Take the variables that are for programs out of our environment. */
+void program_clear_environment(void);
+
 /* "exit status 3", "Segmentation fault (signal 11)". */
 const char *program_ending(const struct ending *ending, char *text, size_t size);
 
@@ -60,6 +63,16 @@ char **program_of_log(const char *log, char **given, char ***owned);
 
 /* Put the program and its arguments into FILE.meta, for program_of_log(), unless they are there. */
 void program_sign_log(const char *log, char *const *argv);
+
+/* Whether something can be recorded there, which is better known before it is looked for; NULL is
+ * fine. Returns 0, or TOOL_SYSTEM after saying why not. */
+int program_check_output(const char *path);
+
+/* Not a device, a folder, or missing. */
+bool program_is_file(const char *path);
+
+/* A whole small file, ended by 0; to be freed. NULL. */
+char *program_slurp(const char *path);
 
 /* ---- files that go when the tool ends ---- */
 

@@ -67,8 +67,17 @@ static void remember_stop(const char *log, uint64_t step)
     if (!out || fclose(out) != 0) tool_complain(0, "--back will not know of this stop: %s", path);
 }
 
+/* How many steps a log has. */
+static uint64_t count_steps(hd_log *log)
+{
+    hd_log_event event;
+    const uint64_t events = hd_log_about(log)->events;
+    const bool read = events && hd_log_seek(log, events) == 0 && hd_log_next(log, &event) == 1;
+    return read ? event.step : 0;
+}
+
 /* Returns 0 or an exit code. */
-static int choose_stop(struct replaying *r)
+static int choose_stop(struct replaying *r, uint64_t steps)
 {
     r->until = options.until.value;
     if (options.back) {
@@ -78,6 +87,9 @@ static int choose_stop(struct replaying *r)
         r->until = last - 1;
     } else if (options.until.set && r->until == 0) {
         return options_refuse("replay", "steps are counted from 1");
+    }
+    if (r->until > steps) {
+        return tool_complain(TOOL_USAGE, "%s has only %" PRIu64 " steps", r->log, steps);
     }
     if (r->until) remember_stop(r->log, r->until);
     return 0;
@@ -97,6 +109,7 @@ static int become_gdb(struct replaying *r)
     if (!argv) return tool_complain(TOOL_SYSTEM, "out of memory");
     memcpy(argv, begin, sizeof(begin));
     memcpy(argv + before, r->argv, count * sizeof(*argv));
+    program_clear_environment();
     int err = putenv(r->replay) != 0 || putenv(r->stop) != 0 ? ENOMEM : 0;
     if (!err) {
         execvp(argv[0], (char *const *)argv);
@@ -172,7 +185,7 @@ static void report(const struct replaying *r, const struct comparison *c,
         json_close(&json, '}');
         return;
     }
-    if (c->sequence && !went_further(c)) {
+    if (c->sequence) {
         compare_print(c, stdout, r->log, "the replay");
         return;
     }
@@ -198,10 +211,14 @@ static int run_checking(void *arg)
     if (access(path, F_OK) != 0) return program_foreign(r->argv, &ending);
     struct comparison comparison;
     int status = compare_logs(&comparison, r->log, path);
+    if (!status && went_further(&comparison)) {
+        comparison.sequence = 0;
+        comparison.differ = comparison.headers;
+    }
     if (!status) {
         event_warn(comparison.a, r->log);
         report(r, &comparison, &ending);
-        if (comparison.sequence && !went_further(&comparison)) status = TOOL_DIVERGED;
+        if (comparison.sequence) status = TOOL_DIVERGED;
     }
     compare_end(&comparison);
     return status;
@@ -218,8 +235,9 @@ static int replay_command(struct arguments *arguments)
     int status = event_open(&log, r.log);
     if (status) return status;
     r.cut = !hd_log_about(log)->complete;
+    const uint64_t steps = count_steps(log);
     hd_log_close(log);
-    status = choose_stop(&r);
+    status = choose_stop(&r, steps);
     if (status) return status;
     snprintf(r.replay, sizeof(r.replay), "HEDDLE_REPLAY=%s", r.log);
     snprintf(r.stop, sizeof(r.stop), "HEDDLE_UNTIL=%" PRIu64, r.until);

@@ -31,27 +31,31 @@ static const struct option_spec shrink_options[] = {
     {0},
 };
 
+/* How many decisions against a task that could have gone on, and how many faults, a log has. */
+struct size {
+    uint64_t events, switches, faults;
+    bool fails; /* it ends with a verdict, or with nothing, as of a crash */
+};
+
 struct shrinking {
     const char *log;
     char **argv;
     char output[PROGRAM_PATH_MAX];
     char from[PROGRAM_PATH_MAX], to[PROGRAM_PATH_MAX];
     hd_explore_result result;
-};
-
-/* How many decisions against a task that could have gone on, and how many faults, a log has. */
-struct size {
-    uint64_t events, switches, faults;
+    struct size was;
 };
 
 static struct size measure(hd_log *log)
 {
-    struct size size = {.events = hd_log_about(log)->events};
+    struct size size = {.events = hd_log_about(log)->events,
+                        .fails = !hd_log_about(log)->complete};
     hd_log_event event;
     if (hd_log_seek(log, 1) != 0) return size;
     while (hd_log_next(log, &event) == 1) {
         if (event.kind == HD_LOG_CHOICE && event.b) size.switches++;
         if (event.kind == HD_LOG_FAULT) size.faults++;
+        if (event.kind == HD_LOG_VERDICT) size.fails = event.a != HD_VERDICT_NONE;
     }
     return size;
 }
@@ -79,18 +83,15 @@ static int run_program(struct shrinking *s)
         return tool_complain(TOOL_DIVERGED, "%s does not fail any more as recorded in %s",
                              s->argv[0], s->log);
     }
-    return tool_complain(TOOL_BAD_LOG, "%s cannot be shrunk: %s", s->log,
-                         strerror(-s->result.code));
+    return tool_complain(s->result.code == -EBADMSG ? TOOL_BAD_LOG : TOOL_SYSTEM,
+                         "%s cannot be shrunk: %s", s->log, strerror(-s->result.code));
 }
 
 static int report(struct shrinking *s)
 {
-    hd_log *before, *after;
-    int status = event_open(&before, s->log);
-    if (status) return status;
-    const struct size was = measure(before);
-    hd_log_close(before);
-    status = event_open(&after, s->output);
+    hd_log *after;
+    const struct size was = s->was;
+    int status = event_open(&after, s->output);
     if (status) return status;
     const struct size is = measure(after);
     if (options.json) {
@@ -143,12 +144,19 @@ static int shrink_command(struct arguments *arguments)
     static struct shrinking s;
     hd_log *log;
     s.log = arguments->operands[0];
+    if (options.replays.value > INT_MAX) return options_refuse("shrink", "--replays are too many");
     int status = event_open(&log, s.log);
     if (status) return status;
+    s.was = measure(log);
     hd_log_close(log);
+    if (!s.was.fails) {
+        return tool_complain(TOOL_USAGE, "%s: the run did well, there is nothing to shrink", s.log);
+    }
     const int length = options.output ? snprintf(s.output, sizeof(s.output), "%s", options.output)
                                       : snprintf(s.output, sizeof(s.output), "%s.min", s.log);
     if (length >= (int)sizeof(s.output)) return options_refuse("shrink", "the path is too long");
+    status = program_check_output(s.output);
+    if (status) return status;
     char **recorded;
     s.argv = program_of_log(s.log, arguments->operands + 1, &recorded);
     if (!s.argv) return TOOL_NO_PROGRAM;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * sim: runs a program in sim, with one seed or with many.
+ *
+ * The program leaves its figures in a file (HEDDLE_SUMMARY), the first time when it begins: whoever
+ * leaves none did not run in sim.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -53,12 +56,12 @@ struct simulation {
 
 /* The texts that `env` points to. */
 struct variables {
-    char seed[40], sampler[300], log[PROGRAM_PATH_MAX + 16];
+    char seed[40], sampler[300], log[PROGRAM_PATH_MAX + 16], summary[PROGRAM_PATH_MAX + 24];
 };
 
-/* What the program gets; `log` may be NULL. */
+/* What the program gets; `log` and `summary` may be NULL. */
 static void prepare(struct launch *launch, struct variables *variables, uint64_t seed,
-                    const char *log)
+                    const char *log, const char *summary)
 {
     unsigned count = 0;
     snprintf(variables->seed, sizeof(variables->seed), "HEDDLE_SEED=%" PRIu64, seed);
@@ -72,6 +75,10 @@ static void prepare(struct launch *launch, struct variables *variables, uint64_t
         snprintf(variables->log, sizeof(variables->log), "HEDDLE_LOG=%s", log);
         launch->env[count++] = variables->log;
     }
+    if (summary) {
+        snprintf(variables->summary, sizeof(variables->summary), "HEDDLE_SUMMARY=%s", summary);
+        launch->env[count++] = variables->summary;
+    }
     launch->env[count] = NULL;
 }
 
@@ -80,7 +87,7 @@ static char *repeat(const struct simulation *sim, uint64_t seed)
 {
     struct launch launch = {.argv = sim->argv};
     struct variables variables;
-    prepare(&launch, &variables, seed, NULL);
+    prepare(&launch, &variables, seed, NULL, NULL);
     return program_command_text(launch.env, launch.argv);
 }
 
@@ -89,9 +96,50 @@ static bool failed(const struct ending *ending)
     return !WIFEXITED(ending->status) || WEXITSTATUS(ending->status) != 0;
 }
 
+static bool stopped(const struct ending *ending)
+{
+    if (!WIFSIGNALED(ending->status)) return false;
+    const int signal = WTERMSIG(ending->status); /* The terminal's, not its own. */
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+}
+
 /* ---- one seed ---- */
 
-static void report_one(const struct simulation *sim, uint64_t seed, const struct ending *ending)
+/* One of the figures; what has something before it is said only if it is not 0. Returns whether it
+ * was. */
+static bool say_number(const char *summary, const char *key, const char *before, const char *after)
+{
+    char number[32];
+    if (!json_read_word(summary, key, number, sizeof(number))) return false;
+    if (before[0] && !strcmp(number, "0")) return false;
+    fprintf(stderr, "%s%s%s", before, number, after);
+    return true;
+}
+
+/* The figures of a run that has ended, in a line or two. */
+static void say_summary(const char *summary)
+{
+    char ended[8];
+    if (!summary || !json_read_word(summary, "ended", ended, sizeof(ended))) return;
+    if (strcmp(ended, "true") != 0) return; /* It died before. */
+    fputs("  in sim:  ", stderr);
+    say_number(summary, "ticks", "", " ticks, ");
+    say_number(summary, "spawned", "", " tasks, ");
+    say_number(summary, "runs", "", " runs, ");
+    say_number(summary, "events", "", " events");
+    say_number(summary, "depth_max", " (at most ", " at once)");
+    say_number(summary, "steps", ", ", " steps");
+    say_number(summary, "choices", ", ", " choices");
+    if (say_number(summary, "cohorts", ", ", " cohorts")) {
+        say_number(summary, "cohort_mean", " of ", " tasks on average");
+    }
+    say_number(summary, "pauses", ", ", " pauses");
+    say_number(summary, "warnings", ", ", " warnings");
+    fputc('\n', stderr);
+}
+
+static void report_one(const struct simulation *sim, uint64_t seed, const struct ending *ending,
+                       const char *summary)
 {
     char how[80];
     char *line = repeat(sim, seed);
@@ -105,40 +153,51 @@ static void report_one(const struct simulation *sim, uint64_t seed, const struct
         json_text(&json, "ending", how);
         json_text(&json, "reproduce", line);
         json_text(&json, "log", options.output);
+        json_object(&json, "summary", summary);
         json_close(&json, '}');
-    } else if (failed(ending)) {
-        fprintf(stderr, "heddle: seed %" PRIu64 ": %s\n  repeat:  %s\n", seed, how,
-                line ? line : "");
-        if (options.output) {
-            fprintf(stderr, "  log:     %s\n  shrink:  heddle shrink %s\n", options.output,
-                    options.output);
+    } else {
+        fprintf(stderr, "heddle: seed %" PRIu64 ": %s\n", seed, how);
+        say_summary(summary);
+        if (failed(ending)) fprintf(stderr, "  repeat:  %s\n", line ? line : "");
+        if (options.output) fprintf(stderr, "  log:     %s\n", options.output);
+        if (failed(ending) && options.output) {
+            fprintf(stderr, "  shrink:  heddle shrink %s\n", options.output);
         }
     }
     free(line);
 }
 
-/* A file that does not look like a Heddle program has to prove that it is one by leaving a log. */
+/* Run one seed, recorded in `log` if that is not NULL. Returns 0 with its figures in *summary, to
+ * be freed; or an exit code. */
+static int run_one(const struct simulation *sim, uint64_t seed, const char *log,
+                   enum program_streams streams, struct ending *ending, char **summary)
+{
+    char path[PROGRAM_PATH_MAX];
+    int err = scratch_path(path, "summary");
+    if (err) return tool_complain(TOOL_SYSTEM, "no scratch files: %s", strerror(-err));
+    unlink(path);
+    struct variables variables;
+    struct launch launch = {.argv = sim->argv, .streams = streams};
+    prepare(&launch, &variables, seed, log, path);
+    err = program_run(&launch, ending);
+    if (err == -ECANCELED || (!err && stopped(ending))) return TOOL_INTERRUPTED;
+    if (err) return program_refused(sim->argv, err);
+    *summary = program_slurp(path);
+    return *summary ? 0 : program_foreign(sim->argv, ending);
+}
+
 static int simulate_one(void *arg)
 {
     struct simulation *sim = arg;
-    char proof[PROGRAM_PATH_MAX];
-    const char *log = options.output;
     const uint64_t seed = options.seed.set ? options.seed.value : 1;
-    if (!log && !program_plausible(sim->argv[0]) && scratch_path(proof, "first.hdlog") == 0) {
-        log = proof;
-    }
-    if (log) unlink(log);
-    struct variables variables;
     struct ending ending;
-    struct launch launch = {.argv = sim->argv,
-                            .streams = options.json ? PROGRAM_SHOWN_2 : PROGRAM_SHOWN};
-    prepare(&launch, &variables, seed, log);
-    const int err = program_run(&launch, &ending);
-    if (err == -ECANCELED) return TOOL_INTERRUPTED;
-    if (err) return program_refused(sim->argv, err);
-    if (log && access(log, F_OK) != 0) return program_foreign(sim->argv, &ending);
+    char *summary;
+    const int status = run_one(sim, seed, options.output,
+                               options.json ? PROGRAM_SHOWN_2 : PROGRAM_SHOWN, &ending, &summary);
+    if (status) return status;
     if (options.output) program_sign_log(options.output, sim->argv);
-    report_one(sim, seed, &ending);
+    report_one(sim, seed, &ending, summary);
+    free(summary);
     return failed(&ending) ? TOOL_FOUND : TOOL_FINE;
 }
 
@@ -165,11 +224,13 @@ static void note(struct simulation *sim, uint64_t seed, const struct ending *end
     free(line);
 }
 
-static bool stopped(const struct ending *ending)
+/* A run that was ended by us, or with us: it may be the one that hangs. */
+static void say_under_way(const struct simulation *sim, uint64_t seed)
 {
-    if (!WIFSIGNALED(ending->status)) return false;
-    const int signal = WTERMSIG(ending->status); /* The terminal's, not its own. */
-    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+    char *line = repeat(sim, seed);
+    progress_clear();
+    tool_complain(0, "seed %" PRIu64 " had not ended: %s", seed, line ? line : "");
+    free(line);
 }
 
 /* Take seed after seed. */
@@ -183,9 +244,12 @@ static int simulate_some(void *arg)
         struct variables variables;
         struct ending ending;
         struct launch launch = {.argv = sim->argv, .streams = PROGRAM_GATHERED};
-        prepare(&launch, &variables, seed, NULL);
+        prepare(&launch, &variables, seed, NULL, NULL);
         const int err = program_run(&launch, &ending);
-        if (err == -ECANCELED || (!err && stopped(&ending))) return 0;
+        if (err == -ECANCELED || (!err && stopped(&ending))) {
+            say_under_way(sim, seed);
+            return 0;
+        }
         if (err) {
             sim->refused = err;
             return 0;
@@ -212,12 +276,12 @@ static int by_seed(const void *a, const void *b)
 /* Record the first failure. Returns whether there is such a log now. */
 static bool record(const struct simulation *sim)
 {
-    struct variables variables;
     struct ending ending;
-    struct launch launch = {.argv = sim->argv, .streams = PROGRAM_SILENT};
-    unlink(options.output);
-    prepare(&launch, &variables, sim->failures[0].seed, options.output);
-    if (program_run(&launch, &ending) != 0 || access(options.output, F_OK) != 0) return false;
+    char *summary;
+    if (run_one(sim, sim->failures[0].seed, options.output, PROGRAM_GATHERED, &ending, &summary)) {
+        return false;
+    }
+    free(summary);
     program_sign_log(options.output, sim->argv);
     return true;
 }
@@ -270,18 +334,12 @@ static int report_many(struct simulation *sim)
 /* Returns 0, or an exit code: one run shows whether there is a point in more. */
 static int probe(struct simulation *sim)
 {
-    char proof[PROGRAM_PATH_MAX];
-    if (program_plausible(sim->argv[0])) return 0;
-    const int err = scratch_path(proof, "first.hdlog");
-    if (err) return tool_complain(TOOL_SYSTEM, "no scratch files: %s", strerror(-err));
-    struct variables variables;
     struct ending ending;
-    struct launch launch = {.argv = sim->argv, .streams = PROGRAM_GATHERED};
-    prepare(&launch, &variables, sim->next, proof);
-    const int started = program_run(&launch, &ending);
-    if (started == -ECANCELED) return TOOL_INTERRUPTED;
-    if (started) return program_refused(sim->argv, started);
-    return access(proof, F_OK) == 0 ? 0 : program_foreign(sim->argv, &ending);
+    char *summary = NULL;
+    if (program_plausible(sim->argv[0])) return 0;
+    const int status = run_one(sim, sim->next, NULL, PROGRAM_GATHERED, &ending, &summary);
+    free(summary);
+    return status;
 }
 
 static int simulate_many(void *arg)
@@ -312,6 +370,9 @@ static int sim_command(struct arguments *arguments)
     if (options.seed.set && options.seeds.set) {
         return options_refuse("sim", "either --seed or --seeds");
     }
+    if (options.seeds.set && options.seeds.last - options.seeds.first == UINT64_MAX) {
+        return options_refuse("sim", "--seeds are too many");
+    }
     if (options.jobs.set && (options.jobs.value == 0 || options.jobs.value > 256)) {
         return options_refuse("sim", "--jobs is from 1 to 256");
     }
@@ -321,6 +382,8 @@ static int sim_command(struct arguments *arguments)
     if (options.sampler && !strcmp(options.sampler, "portfolio")) {
         return options_refuse("sim", "portfolio is for `heddle explore`");
     }
+    const int refused = program_check_output(options.output);
+    if (refused) return refused;
     struct simulation sim = {.argv = arguments->operands};
     return tool_run(options.seeds.set ? simulate_many : simulate_one, &sim);
 }

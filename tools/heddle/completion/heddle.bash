@@ -29,7 +29,7 @@ _heddle() {
     sim) options='--seed --seeds --sampler --jobs --output --json' ;;
     explore)
         options='--sampler --seed --schedules --time --steps --fork --clock --keep-going
-            --ignore-results --jobs --output --json'
+            --ignore-results --allow-stale --jobs --output --json'
         ;;
     replay) options='--until --back --gdb --json' ;;
     shrink) options='--output --replays --json' ;;

@@ -39,6 +39,7 @@ complete -c heddle -n '__fish_seen_subcommand_from explore' -l fork -d 'A proces
 complete -c heddle -n '__fish_seen_subcommand_from explore' -l clock -d 'Time may pass meanwhile'
 complete -c heddle -n '__fish_seen_subcommand_from explore' -l keep-going -d 'Past failures'
 complete -c heddle -n '__fish_seen_subcommand_from explore' -l ignore-results -d 'Errors are no failures'
+complete -c heddle -n '__fish_seen_subcommand_from explore' -l allow-stale -d 'Nor are uses of closed handles'
 complete -c heddle -n '__fish_seen_subcommand_from replay' -x -l until -d 'Stop before this step'
 complete -c heddle -n '__fish_seen_subcommand_from replay' -l back -d 'One step before the last stop'
 complete -c heddle -n '__fish_seen_subcommand_from replay' -l gdb -d 'Run it in gdb'
