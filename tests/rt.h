@@ -24,6 +24,14 @@ static inline hd_options rt_workers(const hd_options *options, unsigned workers)
     return own;
 }
 
+/* One worker, with a monitor that does not come: what is written is left to be sent later. */
+static inline hd_options rt_one_lane(const hd_options *options)
+{
+    hd_options own = rt_workers(options, 1);
+    own.quantum_ns = own.stall_ns = 3600 * HD_SECOND_NS;
+    return own;
+}
+
 /* In sim by workers, as in live: an order that has no points. */
 static inline void rt_by_workers(hd_options *options)
 {

@@ -83,9 +83,9 @@ HD_API HD_MUST_USE int hd_write_all_until(hd_io io, const void *buffer, size_t b
 
 /* End the handle. Tasks that wait on it return -ECANCELED, and it is stale from then on. What was
  * written is sent; if the socket has no room for it, the descriptor stays until there is, for 10 s
- * at most, or 1 s once the runtime ends.
+ * at most, or 1 s once the runtime ends; exit() does not wait.
  * Context: any.  Switches: no.  Allocates: no.
- * Returns: 0, -EBADF. */
+ * Returns: 0, -EBADF; what the system said of the close, such as -EIO. */
 HD_API int hd_close(hd_io io);
 
 /* ---- readiness ---- */
@@ -106,7 +106,8 @@ HD_API int hd_close(hd_io io);
  * Returns: 0, -EBADF, -ENOMEM, -EINVAL without a runtime, or in sim. */
 HD_API HD_MUST_USE int hd_io_adopt(hd_io *io, int fd, unsigned flags);
 
-/* The descriptor behind the handle, which keeps it.
+/* The descriptor behind the handle, which keeps it. What was written before is sent first; but what
+ * the socket has no room for yet will be sent behind what is written to the descriptor meanwhile.
  * Context: any.  Switches: no.  Allocates: no.
  * Returns: the descriptor; in sim a number that means nothing to the system; -EBADF. */
 HD_API int hd_io_fd(hd_io io);

@@ -138,8 +138,8 @@ HD_API HD_MUST_USE int hd_connect_until(hd_io *conn, const hd_addr *addr, int64_
 /* ---- any socket ---- */
 
 /* Say that no more will be sent (SHUT_WR: the other side reads to the end), or read (SHUT_RD), or
- * both (SHUT_RDWR, as of <sys/socket.h>), once all that was written is sent. The handle is still to
- * be closed.
+ * both (SHUT_RDWR, as of <sys/socket.h>). What was written is sent before the other side sees the
+ * end; reading ends at once. The handle is still to be closed.
  * Context: any.  Switches: no.  Allocates: no.
  * Returns: 0, -ENOTCONN; an error of what was written before: -EPIPE, -ECONNRESET, ... */
 HD_API int hd_shutdown(hd_io io, int how);
@@ -176,7 +176,8 @@ HD_API HD_MUST_USE ssize_t hd_recv_from_until(hd_io io, void *buffer, size_t byt
 
 /* Send one datagram.
  * Context: fiber or thread; with HD_NOW any.  Switches: if there is no room.  Allocates: no.
- * Returns: its bytes; -EMSGSIZE, -ECANCELED, -ETIMEDOUT, -EAGAIN with HD_NOW, ... */
+ * Returns: its bytes; -EMSGSIZE, -ECANCELED, -ETIMEDOUT, -EAGAIN with HD_NOW, ...; -EINVAL for a
+ * TCP connection. */
 HD_API HD_MUST_USE ssize_t hd_send_to(hd_io io, const void *buffer, size_t bytes,
                                       const hd_addr *to);
 HD_API HD_MUST_USE ssize_t hd_send_to_until(hd_io io, const void *buffer, size_t bytes,
@@ -198,7 +199,8 @@ HD_API HD_MUST_USE int hd_unix_pair(hd_io ends[2]);
 
 /* Write at least one byte, and have the other side receive copies of these descriptors with it.
  * Context: fiber or thread.  Switches: yes.  Allocates: no.
- * Returns: how many bytes; as hd_write(); -EINVAL over HD_FDS_MAX; -ENOTSUP in sim. */
+ * Returns: how many bytes; as hd_write(); -EINVAL over HD_FDS_MAX, and for a TCP connection;
+ * -ENOTSUP in sim. */
 HD_API HD_MUST_USE ssize_t hd_send_fds(hd_io io, const void *buffer, size_t bytes, const int *fds,
                                        unsigned count);
 

@@ -35,6 +35,7 @@
     X(lifo_no_barrier, "the LIFO thief claims the slot without the heavy barrier")       \
     X(park_lost_token, "park stores its state instead of claiming it by CAS")            \
     X(park_event_silent, "unpark does not raise the event for who sleeps in the kernel")  \
+    X(park_event_eaten, "who clears another's event keeps it")                           \
     X(park_in_late, "who sleeps in the kernel does not say so before")                    \
     X(park_in_blind, "who wakes in the kernel by itself forgets a token that came meanwhile") \
     X(park_away_silent, "who goes away with a token does not raise the event")            \

@@ -10,7 +10,6 @@
 
 #include "io/lane.h"
 #include "os/clock.h"
-#include "os/event.h"
 
 enum { EVENTS_MAX = 256 };
 
@@ -61,7 +60,7 @@ static int epoll_watch(struct hdi_lane *lane, struct hdi_source *source)
 static void epoll_unwatch(struct hdi_lane *lane, struct hdi_source *source)
 {
     hdi_lock_take(&source->in.waitable.lock);
-    const bool closes = !source->shared && !source->borrowed && source->users == 1;
+    const bool closes = !hdi_load_relaxed(&source->shared) && !source->borrowed && source->users == 1;
     hdi_lock_give(&source->in.waitable.lock);
     if (closes) return;
     (void)epoll_ctl(((struct epoll_lane *)lane)->fd, EPOLL_CTL_DEL, source->fd, NULL);
@@ -95,7 +94,7 @@ static void tell(struct hdi_lane *lane, const struct epoll_event *events, int co
     for (int i = 0; i < count; i++) {
         const hd_io handle = {events[i].data.u64};
         if (handle.private_ == 0) {
-            hdi_event_clear(lane->event);
+            hdi_lane_called(lane);
             continue;
         }
         struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */

@@ -65,6 +65,8 @@ static struct hdi_lane *make_lane(struct hdi_worker *worker, int *err)
     }
     lane->worker = worker;
     lane->event = event;
+    /* A worker that computes for long would keep what is left to itself. */
+    if (!worker->exec.runtime->monitor.wanted) lane->outbox = NULL;
     worker->parker.event = event;
     hdi_store_release(&worker->lane, lane); /* W */
     return lane;
@@ -107,17 +109,40 @@ struct hdi_lane *hdi_lane_here(struct hd_runtime *runtime, int *err)
     return lane;
 }
 
+/* One of the lanes in which something lingers, after a look at each: no worker looks any more.
+ * Returns NULL if nothing does. */
+static struct hdi_lane *look_for_lingering(struct hd_runtime *runtime)
+{
+    struct hdi_wakeups none = HDI_WAKEUPS_INIT;
+    struct hdi_lane *found = NULL;
+    for (unsigned i = 0; i < hdi_dispatcher_places(&runtime->main); i++) {
+        struct hdi_lane *lane = hdi_load_acquire(&runtime->main.workers[i].lane); /* W */
+        if (!lane || !hdi_outbox_lingers(lane)) continue;
+        lane->kind->poll(lane, true, &none);
+        if (hdi_outbox_lingers(lane)) found = lane;
+    }
+    return found;
+}
+
+/* For so long at most. The kernel sends by itself; what is waited for in one lane is waited for in
+ * all of them. */
+static void await_lingering(struct hd_runtime *runtime)
+{
+    struct hdi_lane *lane = look_for_lingering(runtime);
+    if (!lane) return;
+    const int64_t until_ns = hdi_clock_now() + HDI_LINGER_END_NS;
+    for (int64_t now_ns; lane && (now_ns = hdi_clock_now()) < until_ns;) {
+        const int64_t soon_ns = now_ns + HDI_LINGER_LOOK_NS;
+        lane->kind->sleep(lane, soon_ns < until_ns ? soon_ns : until_ns);
+        lane = look_for_lingering(runtime);
+    }
+}
+
 void hdi_io_end(struct hd_runtime *runtime)
 {
     const unsigned places = hdi_dispatcher_places(&runtime->main);
     hdi_sources_end(runtime, false);
-    int64_t until_ns = 0;
-    for (unsigned i = 0; i < places; i++) {
-        struct hdi_lane *lane = hdi_load_acquire(&runtime->main.workers[i].lane);
-        if (!lane || !lane->outbox) continue;
-        if (!until_ns) until_ns = hdi_clock_now() + HDI_LINGER_END_NS; /* for all of them */
-        hdi_outbox_end(lane, until_ns);
-    }
+    await_lingering(runtime);
     hdi_sources_end(runtime, true);
     for (unsigned i = 0; i < places; i++) {
         struct hdi_lane *lane = hdi_load_acquire(&runtime->main.workers[i].lane);
@@ -280,6 +305,12 @@ ssize_t hdi_lane_fly(struct hdi_lane *lane, struct hdi_flight *flight)
 
 /* ---- what the scheduler calls ---- */
 
+void hdi_lane_called(struct hdi_lane *lane)
+{
+    hdi_event_clear(lane->event);
+    if (lane->worker != hdi_worker_self()) hdi_parker_restore(&lane->worker->parker);
+}
+
 void hdi_lane_sleep(void *lane, int64_t deadline_ns)
 {
     ((struct hdi_lane *)lane)->kind->sleep(lane, deadline_ns);
@@ -305,6 +336,13 @@ bool hdi_lane_poll(struct hdi_worker *worker, struct hdi_lane *lane, bool look)
     lane->kind->poll(lane, look, &wakeups);
     submit(worker, &wakeups);
     return wakeups.first != NULL;
+}
+
+void hdi_lane_send_overdue(struct hdi_lane *lane)
+{
+    struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
+    if (lane->outbox) hdi_outbox_send_overdue(lane, &wakeups);
+    hdi_wakeups_go(&wakeups);
 }
 
 void hdi_lane_stand_in(struct hdi_lane *lane, bool stuck)

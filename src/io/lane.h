@@ -6,7 +6,7 @@
  * who is no such worker uses the first worker's. A worker with a lane parks in it
  * (hdi_parker_park_in), so the kernel's news of what a worker began wakes that one, and no other.
  * While it runs tasks it looks every `interval` runs (sched/worker.h); while it is in one task for
- * long, the monitor looks in its place.
+ * long, the monitor looks in its place, and leaves the event to it that wakes it.
  *
  *   LANE-1  Nothing is told to a source with a lock of a lane held: sources are locked before
  *           lanes.
@@ -93,6 +93,9 @@ ssize_t hdi_lane_fly(struct hdi_lane *lane, struct hdi_flight *flight);
 
 /* It is over. Context: no lock. */
 void hdi_flight_land(struct hdi_flight *flight, int result, struct hdi_wakeups *wakeups);
+
+/* The lane's event was raised: for its worker, whoever hears it. */
+void hdi_lane_called(struct hdi_lane *lane);
 
 /* epoll.c: its descriptor; and another one that wakes it, and means nothing else. */
 int hdi_epoll_fd(const struct hdi_lane *lane);

@@ -13,8 +13,7 @@
 
 enum { BATCH = 64, MEMORY_BYTES = HDI_OUTBOX_BUFFERS * HDI_OUTBOX_BYTES };
 
-static _Atomic(unsigned) live_count; /* outboxes of the process, */
-static _Atomic(int) live_pid;        /* which is this one */
+static _Atomic(unsigned) live_count; /* outboxes of the process, and of those it was forked from */
 
 int hdi_outbox_init(struct hdi_outbox *outbox)
 {
@@ -22,8 +21,8 @@ int hdi_outbox_init(struct hdi_outbox *outbox)
     if (!outbox->memory) return -ENOMEM;
     outbox->free_count = HDI_OUTBOX_BUFFERS;
     for (unsigned i = 0; i < HDI_OUTBOX_BUFFERS; i++) outbox->free[i] = (uint16_t)i;
-    hdi_store_relaxed(&live_pid, getpid()); /* Published with the count. */
-    hdi_fetch_add_acq_rel(&live_count, 1);  /* X -> X */
+    outbox->pid = getpid();
+    hdi_fetch_add_acq_rel(&live_count, 1); /* X -> X */
     return 0;
 }
 
@@ -34,12 +33,16 @@ void hdi_outbox_fini(struct hdi_outbox *outbox)
     hdi_memory_unmap(outbox->memory, MEMORY_BYTES);
 }
 
-/* A program that calls exit() has its runtimes neither ended nor looked at any more. A child that
- * was forked leaves what is not its own alone. */
+/* A program that calls exit() has its runtimes neither ended nor looked at any more. */
 __attribute__((destructor)) static void send_at_exit(void)
 {
-    if (hdi_load_acquire(&live_count) == 0) return; /* X <- X */
-    if (hdi_load_relaxed(&live_pid) == getpid()) hdi_sources_flush();
+    if (hdi_load_acquire(&live_count) > 0) hdi_sources_flush(); /* X <- X */
+}
+
+bool hdi_lane_is_ours(const struct hdi_source *source)
+{
+    const struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
+    return lane && lane->outbox && lane->outbox->pid == getpid();
 }
 
 /* ---- buffers; context of all: out.lock ---- */
@@ -90,7 +93,8 @@ static void settle(struct hdi_source *source, int err)
     give_buffer(source);
     source->sending = HDI_UNSENT_NONE;
     if (err) source->unsent_failed = err;
-    if (source->shut_after) (void)hdi_sys(source->runtime, shutdown, source->fd, source->shut_how);
+    if (err == -ECONNRESET) hdi_store_relaxed(&source->reset, true); /* OUT-4; a flag by itself. */
+    if (source->shut_after) (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_WR);
     source->shut_after = false;
 }
 
@@ -166,7 +170,8 @@ static void wait_for_room(struct hdi_source *source)
 
 void hdi_lane_flush(struct hdi_source *source)
 {
-    if (source->sending == HDI_UNSENT_QUEUED && send_now(source) == -EAGAIN) wait_for_room(source);
+    const bool left = source->sending == HDI_UNSENT_QUEUED || source->sending == HDI_UNSENT_STUCK;
+    if (left && send_now(source) == -EAGAIN) wait_for_room(source);
 }
 
 int hdi_lane_shut(struct hdi_source *source, int how)
@@ -180,7 +185,8 @@ int hdi_lane_shut(struct hdi_source *source, int how)
         return err ? err : result;
     }
     source->shut_after = true;
-    source->shut_how = how;
+    /* Who reads need not wait for that. */
+    if (how == SHUT_RDWR) (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_RD);
     return err;
 }
 
@@ -196,6 +202,7 @@ static unsigned take_queued(struct hdi_outbox *outbox, hd_io *batch)
     memcpy(batch, outbox->queued, n * sizeof(*batch));
     memmove(outbox->queued, outbox->queued + n, (count - n) * sizeof(*batch));
     hdi_store_relaxed(&outbox->count, count - n);
+    hdi_store_relaxed(&outbox->rounds, hdi_load_relaxed(&outbox->rounds) + 1);
     hdi_lock_give(&outbox->lock);
     return n;
 }
@@ -238,6 +245,15 @@ void hdi_outbox_stand_in(struct hdi_lane *lane, struct hdi_wakeups *wakeups)
             unlock(source);
         }
     }
+}
+
+void hdi_outbox_send_overdue(struct hdi_lane *lane, struct hdi_wakeups *wakeups)
+{
+    struct hdi_outbox *outbox = lane->outbox;
+    const unsigned rounds = hdi_load_relaxed(&outbox->rounds); /* Guesses do, both of them. */
+    const bool same = rounds == outbox->rounds_seen && hdi_load_relaxed(&outbox->count) > 0;
+    outbox->rounds_seen = rounds;
+    if (same) hdi_outbox_stand_in(lane, wakeups);
 }
 
 /* Whether it is still what took off: a closed one may have ended, and be another by now. */
@@ -368,11 +384,7 @@ void hdi_outbox_lingered(hd_io handle, int result)
     if (!more) hdi_source_finish(source);
 }
 
-void hdi_outbox_end(struct hdi_lane *lane, int64_t until_ns)
+bool hdi_outbox_lingers(const struct hdi_lane *lane)
 {
-    struct hdi_wakeups none = HDI_WAKEUPS_INIT;
-    while (hdi_load_relaxed(&lane->outbox->lingering) > 0 && hdi_clock_now() < until_ns) {
-        lane->kind->sleep(lane, until_ns);
-        lane->kind->poll(lane, true, &none);
-    }
+    return lane->outbox && hdi_load_relaxed(&lane->outbox->lingering) > 0;
 }

@@ -4,7 +4,8 @@
  *
  * A task that writes little to a connection of its own worker's lane leaves a copy in a buffer of
  * the lane, as if the socket's own were so much larger. The worker sends what there is before it
- * sleeps, and whenever it looks for news; while it is in one task for long, the monitor does.
+ * sleeps, and whenever it looks for news; while it is in one task for long, or in many without a
+ * look, the monitor does, at its second look. So there is none where there is no monitor.
  *
  *   OUT-1  What is left in a source's buffer comes before all that is written later: that is
  *          appended to it while it is queued, or sent once the buffer is empty, or waits.
@@ -19,29 +20,34 @@
  *   OUT-3  A send for FLYING ones never waits (MSG_DONTWAIT), so it is over when the kernel has
  *          been entered; a completion comes only if not all was taken, and is told before the
  *          others are taken to be sent.
- *   OUT-4  An error is kept, and told by the next write or shutdown.
+ *   OUT-4  An error is kept, and told by the next write or shutdown. A reset is also kept for the
+ *          next read that finds the end: the kernel tells it once, and here that was to us.
  *   OUT-5  Where a write may well fail, or wait, it does so itself: nothing is left once a read has
  *          found the end or an error, after a shutdown, and after a write that found no room, until
  *          one did. Nor once others may have the descriptor (hd_io_fd()). Who uses it for a call of
- *          another kind (hdi_source_hold()) has what is left sent before.
+ *          another kind (hdi_source_hold()) has what is left sent before, as far as there is room.
  */
 #ifndef HDI_IO_OUTBOX_H
 #define HDI_IO_OUTBOX_H
 
 #include "io/lane.h"
 
-#define HDI_LINGER_NS     INT64_C(10000000000)
-#define HDI_LINGER_END_NS INT64_C(1000000000) /* once the runtime ends */
+#define HDI_LINGER_NS      INT64_C(10000000000)
+#define HDI_LINGER_END_NS  INT64_C(1000000000) /* once the runtime ends */
+#define HDI_LINGER_LOOK_NS INT64_C(10000000)   /* then, from a look at all lanes to the next */
 
 enum { HDI_OUTBOX_BUFFERS = 256, HDI_OUTBOX_BYTES = 4096 };
 
 struct hdi_outbox {
     struct hdi_lock lock; /* held for all of these, inside any other */
+    int pid;              /* constant: a process that was forked has copies, of others' bytes */
     char *memory;
     unsigned free_count;
     uint16_t free[HDI_OUTBOX_BUFFERS];
     _Atomic(unsigned) count;          /* of the next; read without the lock as a guess */
     hd_io queued[HDI_OUTBOX_BUFFERS]; /* some may be stale, or have nothing left */
+    _Atomic(unsigned) rounds;         /* how often some were taken out; as the count */
+    unsigned rounds_seen;             /* the monitor's own */
     _Atomic(unsigned) lingering;
 };
 
@@ -55,6 +61,9 @@ void hdi_outbox_send(struct hdi_lane *lane, struct hdi_wakeups *wakeups);
 /* The same by system calls. Context: any thread, no lock. */
 void hdi_outbox_stand_in(struct hdi_lane *lane, struct hdi_wakeups *wakeups);
 
+/* The same, if nothing was sent since the last look. Context: the monitor. */
+void hdi_outbox_send_overdue(struct hdi_lane *lane, struct hdi_wakeups *wakeups);
+
 /* The kernel took `result` bytes of a FLYING or LINGERING buffer, or none. Context: no lock. */
 void hdi_outbox_fell_short(hd_io handle, int result, struct hdi_wakeups *wakeups);
 void hdi_outbox_lingered(hd_io handle, int result);
@@ -63,7 +72,7 @@ void hdi_outbox_lingered(hd_io handle, int result);
  * may be some left. */
 bool hdi_outbox_goes_on(struct hdi_source *source);
 
-/* Wait for what lingers. Context: the runtime ends, no worker is left. */
-void hdi_outbox_end(struct hdi_lane *lane, int64_t until_ns);
+/* Whether something does. Context: the runtime ends, no worker is left. */
+bool hdi_outbox_lingers(const struct hdi_lane *lane);
 
 #endif

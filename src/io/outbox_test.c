@@ -44,18 +44,6 @@ static int fd_of(hd_io io)
     return hdi_source_of(io)->fd;
 }
 
-/* Two ends, of which the lane has heard: each has waited once. */
-static void connect_both(hd_io ends[2])
-{
-    nets_pair(NETS_TCP, ends);
-    for (int i = 0; i < 2; i++) {
-        struct nets_call reader;
-        nets_begin(&reader, ends[i], nets_do_read);
-        EXPECT_EQ(hd_write(ends[1 - i], "w", 1), 1);
-        EXPECT_EQ(nets_end(&reader), 1);
-    }
-}
-
 /* Leave a byte to be sent. */
 static void leave(hd_io io, char byte)
 {
@@ -65,7 +53,7 @@ static void leave(hd_io io, char byte)
 
 static void run(int (*fn)(void *arg), const hd_options *options)
 {
-    const hd_options own = rt_workers(options, 1);
+    const hd_options own = rt_one_lane(options);
     rt_run(fn, NULL, &own);
 }
 
@@ -95,7 +83,7 @@ static int write_pieces(void *arg)
     static char piece[PIECE_MAX];
     (void)arg;
     hd_io ends[2];
-    connect_both(ends);
+    nets_watched_pair(ends);
     hd_task *reader = rt_spawn(NULL, read_pieces, &ends[0]);
     for (unsigned i = 0; i < PIECES; i++) {
         for (size_t j = 0; j < piece_bytes(i); j++) piece[j] = (char)(i + j);
@@ -114,7 +102,7 @@ static int write_outside(void *arg)
     (void)arg;
     hd_io ends[2];
     char got[4];
-    connect_both(ends);
+    nets_watched_pair(ends);
     leave(ends[1], 'a');
     leave(ends[1], 'b');
     EXPECT_EQ(recv(fd_of(ends[0]), got, 1, MSG_PEEK | MSG_DONTWAIT), has_outbox() ? -1 : 1);
@@ -150,7 +138,7 @@ static int break_off(void *arg)
     (void)arg;
     for (int by_shutdown = 0; by_shutdown < 2 && has_outbox(); by_shutdown++) {
         hd_io ends[2];
-        connect_both(ends);
+        nets_watched_pair(ends);
         reset(ends[0]);
         leave(ends[1], 'x');
         until(ends[1], HDI_UNSENT_NONE);
@@ -191,7 +179,7 @@ static int end_each_way(void *arg)
     (void)arg;
     for (int way = 0; way < 3; way++) {
         hd_io ends[2];
-        connect_both(ends);
+        nets_watched_pair(ends);
         leave(ends[1], 'z');
         if (way == 0) EXPECT_EQ(hd_close(ends[1]), 0);
         if (way == 1) close_by_thread(ends[1]);
@@ -240,7 +228,7 @@ static int get_stuck(void *arg)
 {
     (void)arg;
     hd_io ends[2];
-    connect_both(ends);
+    nets_watched_pair(ends);
     if (!has_outbox()) return 0;
     const size_t before = fill(ends[1]);
     leave(ends[1], 'a');
@@ -260,12 +248,34 @@ static int get_stuck(void *arg)
 
 TEST_DRIVERS(where_there_is_no_room_it_waits, options) { run(get_stuck, options); }
 
+/* What was taken still has to go, but who reads need not wait for that. */
+static int shut_both(void *arg)
+{
+    (void)arg;
+    hd_io ends[2];
+    nets_watched_pair(ends);
+    if (!has_outbox()) return 0;
+    const size_t before = fill(ends[1]);
+    struct nets_call reader;
+    nets_begin(&reader, ends[1], nets_do_read);
+    leave(ends[1], 'a');
+    until(ends[1], HDI_UNSENT_STUCK);
+    EXPECT_EQ(hd_shutdown(ends[1], SHUT_RDWR), 0);
+    EXPECT_EQ(nets_end(&reader), 0);
+    skip(ends[0], before);
+    expect_last(ends[0], 'a');
+    nets_close(ends[0], ends[1]);
+    return 0;
+}
+
+TEST_DRIVERS(a_shutdown_lets_readers_go, options) { run(shut_both, options); }
+
 static int end_stuck(void *arg)
 {
     (void)arg;
     for (int way = 0; way < 4; way++) {
         hd_io ends[2];
-        connect_both(ends);
+        nets_watched_pair(ends);
         if (!has_outbox()) return 0;
         const size_t before = fill(ends[1]);
         const unsigned fds = nets_count_fds();
@@ -362,7 +372,7 @@ static void end_with(bool fills, const hd_options *options)
     outside.listener = listen_outside(&outside.place);
     pthread_t thread;
     EXPECT_EQ(pthread_create(&thread, NULL, read_outside, &outside), 0);
-    const hd_options own = rt_workers(options, 1);
+    const hd_options own = rt_one_lane(options);
     rt_run(leave_and_end, &outside, &own);
     EXPECT_EQ(pthread_join(thread, NULL), 0);
     EXPECT_EQ(sem_destroy(&outside.ready), 0);
@@ -382,7 +392,7 @@ TEST_DRIVERS(a_process_that_exits_sends_it, options)
     EXPECT(pid >= 0);
     if (pid == 0) {
         EXPECT(freopen("/dev/null", "w", stderr) != NULL); /* What it had, it leaks. */
-        const hd_options own = rt_workers(options, 1);
+        const hd_options own = rt_one_lane(options);
         rt_run(leave_and_end, &outside, &own);
         _exit(1);
     }
@@ -398,7 +408,7 @@ static int compute(void *arg)
 {
     struct outside *outside = arg;
     const hd_io io = connect_outside(outside);
-    leave(io, 'e');
+    EXPECT_EQ(hd_write(io, "e", 1), 1); /* The monitor may come this moment. */
     while (hdi_load_acquire(&outside->got) == 0) continue; /* No call, so no look. */
     EXPECT_EQ(hd_close(io), 0);
     return 0;

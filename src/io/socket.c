@@ -392,6 +392,7 @@ static ssize_t try_send_to(struct hdi_source *source, void *arg)
 {
     struct datagram *datagram = arg;
     const hd_addr *to = datagram->to;
+    if (source->fast) return -EINVAL; /* A stream, of which earlier bytes may be in the lane. */
     const struct msghdr message = {.msg_iov = &datagram->part, .msg_iovlen = 1,
                                    .msg_name = to ? raw(to) : NULL,
                                    .msg_namelen = to ? to->length : 0};

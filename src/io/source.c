@@ -124,9 +124,11 @@ int hdi_source_adopt(struct hd_runtime *runtime, int fd, enum hdi_source_kind ki
     source->fd = fd;
     source->kind = kind;
     hdi_store_relaxed(&source->is_file, kind == HDI_SOURCE_FILE); /* Under a lock it is exact. */
-    source->borrowed = source->shared = source->gentle = source->delayed = source->fast = false;
+    source->borrowed = source->gentle = source->delayed = source->fast = false;
     source->bulky = source->ahead = false;
-    hdi_store_relaxed(&source->direct, false); /* Under a lock. */
+    hdi_store_relaxed(&source->shared, false); /* Under a lock, as the next two. */
+    hdi_store_relaxed(&source->direct, false);
+    hdi_store_relaxed(&source->reset, false);
     source->held = 0;
     source->sending = HDI_UNSENT_NONE;
     source->full = source->queued = source->closing = source->shut_after = false;
@@ -163,16 +165,24 @@ int hdi_source_create_pair(struct hd_runtime *runtime, const int fds[2],
     return err;
 }
 
-static void flush(struct hdi_source *source)
+/* What is being sent this moment is over when the lane's worker has entered the kernel. */
+void hdi_source_flush(struct hdi_source *source)
 {
     hdi_lock_take(&source->out.waitable.lock);
+    while (source->sending == HDI_UNSENT_FLYING) {
+        hdi_lock_give(&source->out.waitable.lock);
+        hdi_thread_yield();
+        hdi_lock_take(&source->out.waitable.lock);
+    }
     hdi_lane_flush(source);
     hdi_lock_give(&source->out.waitable.lock);
 }
 
 void hdi_sources_flush(void)
 {
-    for (uint32_t i = 0; source_at(i); i++) flush(source_at(i));
+    for (uint32_t i = 0; source_at(i); i++) {
+        if (hdi_lane_is_ours(source_at(i))) hdi_source_flush(source_at(i));
+    }
 }
 
 struct hdi_source *hdi_source_hold(hd_io io)
@@ -183,7 +193,7 @@ struct hdi_source *hdi_source_hold(hd_io io)
     const bool open = hdi_source_is(source, io);
     if (open) source->users++;
     hdi_lock_give(&source->in.waitable.lock);
-    if (open && source->fast) flush(source);
+    if (open && source->fast) hdi_source_flush(source);
     return open ? source : NULL;
 }
 
@@ -410,7 +420,7 @@ static int wait_for(struct hdi_source *source, struct hdi_side *side, hd_io io, 
 /* SRC-2: others are read by messages, lines or events, of which more may lie behind the first. */
 static bool is_plain(const struct hdi_source *source)
 {
-    return source->fast || (source->kind == HDI_SOURCE_PIPE && !source->shared);
+    return source->fast || (source->kind == HDI_SOURCE_PIPE && !hdi_load_relaxed(&source->shared));
 }
 
 ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t all,

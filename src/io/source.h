@@ -69,12 +69,13 @@ struct hdi_source {
     uint32_t index;                    /* constant */
     _Atomic(uint32_t) generation;      /* SRC-3; read without a lock as a first guess */
     _Atomic(bool) is_file;             /* of that kind; as the generation */
-    enum hdi_source_kind kind;         /* as the four that follow: constant while it is open */
+    enum hdi_source_kind kind;         /* as the three that follow: constant while it is open */
     bool borrowed;                     /* the descriptor stays when the handle is closed */
-    bool shared;                       /* others have the descriptor too, it is not ours alone */
     bool gentle;                       /* nobody may make it non-blocking: it is asked first */
     bool delayed;                      /* listener: accepted ones keep Nagle's algorithm */
-    _Atomic(bool) direct;              /* what is written is not left (io/outbox.h); set once */
+    _Atomic(bool) shared;              /* others have the descriptor too; set once, as the next */
+    _Atomic(bool) direct;              /* what is written is not left (io/outbox.h) */
+    _Atomic(bool) reset;               /* sending later found that; to be told to who reads */
     bool fast;                         /* TCP: the kernel may receive, or accept, ahead (uring.c) */
     bool bulky;                        /* in.lock: more comes at once than that is good for */
     bool ahead;                        /* in.lock: `armed` means that it does so */
@@ -89,8 +90,7 @@ struct hdi_source {
     bool full;                         /* the last write found no room for all of it */
     bool queued;                       /* the handle is in the lane's outbox */
     bool closing;                      /* the handle is closed, the descriptor will be */
-    bool shut_after;                   /* a shutdown is to follow */
-    int shut_how;
+    bool shut_after;                   /* a shutdown is to follow, of what is written */
     int unsent_failed;                 /* what sending later ended with, to be told; 0: nothing */
     int64_t linger_until_ns;
     uint32_t users;                    /* SRC-5; the open handle is one */
@@ -143,6 +143,9 @@ void hdi_sources_end(struct hd_runtime *runtime, bool all);
 /* Send what is left to be sent, in the whole process. */
 void hdi_sources_flush(void);
 
+/* The same of one source, as far as there is room. Context: no lock. */
+void hdi_source_flush(struct hdi_source *source);
+
 /* All was sent of one whose handle was closed before. Context: no lock. Returns: as close(). */
 int hdi_source_finish(struct hdi_source *source);
 
@@ -180,6 +183,9 @@ ssize_t hdi_lane_receive(struct hdi_source *source, const struct iovec *parts, i
  * an error of what was left before, once; -EAGAIN; -ENODATA: the kernel is to be asked. */
 ssize_t hdi_lane_send(struct hdi_source *source, const struct iovec *parts, int count,
                       size_t bytes);
+
+/* Whether what is left there is this process's to send. Context: no lock. */
+bool hdi_lane_is_ours(const struct hdi_source *source);
 
 /* Send what was left now, as far as there is room. */
 void hdi_lane_flush(struct hdi_source *source);

@@ -65,6 +65,10 @@ static ssize_t read_fast(struct hdi_source *source, const struct parts *to)
 {
     ssize_t n = hdi_lane_receive(source, to->parts, to->count);
     if (n == -ENODATA) n = receive(source, to);
+    if (n == 0 && sum(to->parts, to->count) > 0 && hdi_load_relaxed(&source->reset)) {
+        hdi_store_relaxed(&source->reset, false); /* OUT-4, once; under in.lock. */
+        n = -ECONNRESET;
+    }
     if (n <= 0 && n != -EAGAIN) hdi_store_relaxed(&source->direct, true); /* A hint. */
     return n;
 }
@@ -254,7 +258,7 @@ int hd_io_adopt(hd_io *io, int fd, unsigned flags)
     if (err) return err;
     struct hdi_source *source = hdi_source_of(made);
     source->borrowed = flags & HD_ADOPT_BORROWED;
-    source->shared = true;
+    hdi_store_relaxed(&source->shared, true); /* Nobody else knows it yet. */
     *io = made;
     return 0;
 }
@@ -265,9 +269,10 @@ int hd_io_fd(hd_io io)
     if (!source) return -EBADF;
     const int fd = source->fd;
     hdi_lock_take(&source->out.waitable.lock);
-    hdi_store_relaxed(&source->direct, true); /* OUT-5 */
-    hdi_lane_flush(source);
+    hdi_store_relaxed(&source->direct, true); /* OUT-5; seen under the lock. */
+    hdi_store_relaxed(&source->shared, true); /* Closing it, which comes later, will look. */
     hdi_lock_give(&source->out.waitable.lock);
+    if (source->fast) hdi_source_flush(source);
     hdi_source_release(source);
     return fd;
 }
@@ -286,7 +291,7 @@ int hd_fd_wait(int fd, unsigned events, int64_t deadline)
     hd_io io;
     int err = hdi_source_create(runtime, copy, HDI_SOURCE_PIPE, &io);
     if (err) return err;
-    hdi_source_of(io)->shared = true;
+    hdi_store_relaxed(&hdi_source_of(io)->shared, true); /* Nobody else knows it. */
     hd_case cases[] = {HD_READABLE(io), HD_WRITABLE(io)};
     if (!(events & HD_WAIT_READ)) cases[0].kind = HD_CASE_NEVER;
     if (!(events & HD_WAIT_WRITE)) cases[1].kind = HD_CASE_NEVER;
@@ -312,7 +317,8 @@ static hd_io open_stdio(struct hd_runtime *runtime, int fd)
     if (!is_live(runtime)) kind = HDI_SOURCE_PIPE;
     if (hdi_source_adopt(runtime, fd, (enum hdi_source_kind)kind, &io) != 0) return (hd_io){0};
     struct hdi_source *source = hdi_source_of(io);
-    source->borrowed = source->shared = true;
+    source->borrowed = true;
+    hdi_store_relaxed(&source->shared, true); /* Nobody else knows it yet. */
     source->gentle = kind != HDI_SOURCE_FILE;
     return io;
 }

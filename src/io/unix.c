@@ -81,6 +81,7 @@ static ssize_t try_send_fds(struct hdi_source *source, void *arg)
     union control control = {0};
     struct msghdr message = {.msg_iov = &passing->part, .msg_iovlen = 1};
     if (in_sim(source)) return -ENOTSUP;
+    if (source->fast) return -EINVAL; /* Earlier bytes may be in the lane. */
     if (passing->count > 0) {
         message.msg_control = &control;
         message.msg_controllen = CMSG_SPACE(bytes);

@@ -20,9 +20,10 @@
  * kernel has seen the submission costs more than the call.
  *
  *   URING-1  Submissions are put in, and completions taken out, with `lock` held; the kernel is
- *            entered without it.
- *   URING-2  The kernel has seen every submission for a descriptor, and has cancelled it, before
- *            the descriptor is closed: a number that was closed may soon be another's.
+ *            entered without it, but to get completions for which there was no place.
+ *   URING-2  enter() comes back when the kernel has taken every submission that was there. It has
+ *            seen those for a descriptor, and has cancelled them, before the descriptor is closed:
+ *            a number that was closed may soon be another's.
  *   URING-3  A buffer is the kernel's, or linked to one source, under the lock of its side. A
  *            completion for a stale handle gives its buffer back.
  *   URING-4  Completions are told in their order: who takes some holds `telling`, outside all other
@@ -81,7 +82,8 @@ struct uring_lane {
     struct io_uring_buf_ring *free; /* lock */
     char *memory;
     struct hdi_outbox outbox;
-    struct __kernel_timespec linger_until; /* lock: read when it is handed over */
+    /* For each buffer of the outbox, out.lock: the kernel reads it when it is handed over. */
+    struct __kernel_timespec linger_until[HDI_OUTBOX_BUFFERS];
     /* Of a buffer that is linked to a source: the next, and the part that was not read yet; under
      * the lock of the source's side. */
     uint16_t next[BUFFERS];
@@ -100,30 +102,41 @@ static hd_io handle_of(uint64_t name)
 
 /* ---- entering the kernel ---- */
 
-/* Let the kernel see what was put in. Returns how many it has not taken yet. Context: lock. */
+/* Let the kernel see what was put in. Returns up to where. Context: lock. */
 static unsigned publish(struct uring_lane *lane)
 {
     struct io_uring_sq *sq = &lane->ring.sq;
     sq->sqe_head = sq->sqe_tail;
     io_uring_smp_store_release(sq->ktail, sq->sqe_tail);
-    return sq->sqe_tail - io_uring_smp_load_acquire(sq->khead);
+    return sq->sqe_tail;
 }
 
-/* It may be done by any thread: the kernel has a lock of its own. */
-static void enter(struct uring_lane *lane, unsigned count)
+/* How many of those up to there the kernel has not taken yet: it may have gone further. */
+static unsigned left_of(const struct uring_lane *lane, unsigned tail)
 {
-    const int fd = lane->ring.enter_ring_fd;
+    const int left = (int)(tail - io_uring_smp_load_acquire(lane->ring.sq.khead));
+    return left > 0 ? (unsigned)left : 0;
+}
+
+/* Have it take all of these. It stops halfway, or before, while it has no memory for a request. May
+ * be done by any thread: the kernel has a lock of its own. */
+static void enter(struct uring_lane *lane, unsigned tail)
+{
+    const unsigned fd = (unsigned)lane->ring.enter_ring_fd;
     int err;
-    do err = io_uring_enter((unsigned)fd, count, 0, IORING_ENTER_GETEVENTS, NULL);
-    while (err == -EINTR || err == -EAGAIN); /* It has no memory for a request, this moment. */
+    do {
+        err = io_uring_enter(fd, left_of(lane, tail), 0, IORING_ENTER_GETEVENTS, NULL);
+        HDI_ASSERT(err >= 0 || err == -EINTR || err == -EAGAIN || err == -ENOMEM ||
+                   err == -EBADR); /* -EBADR: it has lost a completion, for want of memory. */
+    } while (err == -EINTR || left_of(lane, tail) > 0);
 }
 
 /* Context: lock, which is given back for a moment. */
 static void hand_over(struct uring_lane *lane)
 {
-    const unsigned count = publish(lane);
+    const unsigned tail = publish(lane);
     hdi_lock_give(&lane->lock);
-    enter(lane, count);
+    enter(lane, tail);
     hdi_lock_take(&lane->lock);
 }
 
@@ -282,15 +295,18 @@ static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
     hdi_lock_take(&lane->lock);
     if (own && source->in.armed) cancel(lane, in_name(source, handle));
     if (own && source->out.armed) cancel(lane, name_of(handle, TAG_OUT));
-    const unsigned count = publish(lane);
-    const bool seen = count <= lane->ring.sq.sqe_tail - source->asked_at;
+    const unsigned tail = publish(lane);
+    const bool seen = left_of(lane, tail) <= tail - source->asked_at;
     hdi_lock_give(&lane->lock);
-    if (own || !seen) enter(lane, count); /* URING-2 */
+    if (own || !seen) enter(lane, tail); /* URING-2 */
     if (!own && source->in.armed) cancel_now(lane, in_name(source, handle));
     if (!own && source->out.armed) cancel_now(lane, name_of(handle, TAG_OUT));
     /* What is cancelled lets go of the socket when the lane's worker next enters the kernel: too
-     * late for the peer, who is to learn of the end, or for who listens at the same place next. */
-    if (!own && source->fast) (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_RDWR);
+     * late for the peer, who is to learn of the end, or for who listens at the same place next. If
+     * others have the descriptor too, there is no end: the worker just comes soon. */
+    if (own || !source->fast) return;
+    if (hdi_load_relaxed(&source->shared)) told(lane); /* Who has it open gave it away before. */
+    else (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_RDWR);
 }
 
 static void uring_fly(struct hdi_lane *base, struct hdi_flight *flight)
@@ -339,9 +355,10 @@ static void uring_put_linger(struct hdi_lane *base, struct hdi_source *source, s
                        MSG_WAITALL | MSG_NOSIGNAL);
     sqe->flags |= IOSQE_IO_LINK;
     io_uring_sqe_set_data64(sqe, name_of(hdi_source_handle(source), TAG_LINGER));
-    lane->linger_until = (struct __kernel_timespec){until_ns / 1000000000, until_ns % 1000000000};
+    struct __kernel_timespec *until = &lane->linger_until[source->unsent];
+    *until = (struct __kernel_timespec){until_ns / 1000000000, until_ns % 1000000000};
     sqe = place(lane);
-    io_uring_prep_link_timeout(sqe, &lane->linger_until, IORING_TIMEOUT_ABS);
+    io_uring_prep_link_timeout(sqe, until, IORING_TIMEOUT_ABS);
     io_uring_sqe_set_data64(sqe, TAG_DONE);
     hdi_lock_give(&lane->lock);
     told(lane);
@@ -485,7 +502,7 @@ static void tell(struct uring_lane *lane, const struct io_uring_cqe *cqe,
 {
     switch ((enum tag)(cqe->user_data & ((1 << TAG_BITS) - 1))) {
     case TAG_EVENT:
-        hdi_event_clear(lane->lane.event);
+        hdi_lane_called(&lane->lane);
         if (cqe->flags & IORING_CQE_F_MORE) return;
         hdi_lock_take(&lane->lock);
         arm_event(lane);
@@ -507,6 +524,12 @@ static void tell(struct uring_lane *lane, const struct io_uring_cqe *cqe,
     }
 }
 
+/* Whether there were more completions than places for them: the kernel keeps those. */
+static bool has_overflown(const struct uring_lane *lane)
+{
+    return IO_URING_READ_ONCE(*lane->ring.sq.kflags) & IORING_SQ_CQ_OVERFLOW;
+}
+
 /* Tell all completions that are there. Context: telling. */
 static void drain(struct uring_lane *lane, struct hdi_wakeups *wakeups)
 {
@@ -521,7 +544,7 @@ static void drain(struct uring_lane *lane, struct hdi_wakeups *wakeups)
         io_uring_cq_advance(&lane->ring, count);
         hdi_lock_give(&lane->lock);
         for (unsigned i = 0; i < count; i++) tell(lane, &batch[i], wakeups); /* LANE-1 */
-    } while (count == BATCH);
+    } while (count == BATCH || (count > 0 && has_overflown(lane)));
 }
 
 /* Without the lock: another may be taking them. */
@@ -542,9 +565,9 @@ static void uring_carry_out(struct hdi_lane *base, struct hdi_wakeups *wakeups)
 {
     struct uring_lane *lane = (struct uring_lane *)base;
     hdi_lock_take(&lane->lock);
-    const unsigned count = publish(lane);
+    const unsigned tail = publish(lane);
     hdi_lock_give(&lane->lock);
-    if (count > 0) enter(lane, count);
+    if (left_of(lane, tail) > 0) enter(lane, tail);
     hdi_lock_take(&lane->telling); /* Another may have taken some, and not told them yet. */
     drain(lane, wakeups);
     hdi_lock_give(&lane->telling);
@@ -555,9 +578,9 @@ static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wak
     struct uring_lane *lane = (struct uring_lane *)base;
     if (look) {
         hdi_lock_take(&lane->lock);
-        const unsigned count = publish(lane);
+        const unsigned tail = publish(lane);
         hdi_lock_give(&lane->lock);
-        if (count > 0 || is_called(lane)) enter(lane, count);
+        if (left_of(lane, tail) > 0 || is_called(lane)) enter(lane, tail);
     }
     if (!has_news(lane)) return;
     hdi_lock_take(&lane->telling);
@@ -576,7 +599,7 @@ static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
 {
     struct uring_lane *lane = (struct uring_lane *)base;
     hdi_lock_take(&lane->lock);
-    const unsigned count = publish(lane);
+    const unsigned tail = publish(lane);
     hdi_lock_give(&lane->lock);
     struct __kernel_timespec left = {0};
     struct io_uring_getevents_arg arg = {0};
@@ -586,16 +609,25 @@ static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
                                                            left_ns % 1000000000};
         arg.ts = (uint64_t)(uintptr_t)&left;
     }
-    (void)io_uring_enter2((unsigned)lane->ring.enter_ring_fd, count, 1,
+    (void)io_uring_enter2((unsigned)lane->ring.enter_ring_fd, left_of(lane, tail), 1,
                           IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, (sigset_t *)&arg,
                           sizeof(arg)); /* Whatever it says, the caller looks. */
 }
 
 /* ---- making and ending ---- */
 
+/* What lingers is still read from the outbox, and would be when that is gone: a ring that is closed
+ * ends its requests later. */
+static void cancel_all(struct uring_lane *lane)
+{
+    struct io_uring_sync_cancel_reg all = {.flags = IORING_ASYNC_CANCEL_ANY, .timeout = {1, 0}};
+    (void)io_uring_register_sync_cancel(&lane->ring, &all);
+}
+
 static void uring_destroy(struct hdi_lane *base)
 {
     struct uring_lane *lane = (struct uring_lane *)base;
+    if (hdi_outbox_lingers(base)) cancel_all(lane);
     io_uring_queue_exit(&lane->ring);
     hdi_outbox_fini(&lane->outbox);
     if (lane->free) hdi_memory_unmap(lane->free, BUFFERS * sizeof(struct io_uring_buf));
@@ -644,7 +676,8 @@ static struct hdi_lane *uring_create(int event, int *err)
     lane->lane.event = event;
     lane->lane.outbox = &lane->outbox;
     struct io_uring_params params = {
-        .flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE,
+        .flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE |
+                 IORING_SETUP_SUBMIT_ALL, /* Those behind one that is wrong, too. */
         .cq_entries = COMPLETIONS,
     };
     *err = io_uring_queue_init_params(SUBMISSIONS, &lane->ring, &params);

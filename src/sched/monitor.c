@@ -190,7 +190,9 @@ static void look_at(struct hdi_worker *worker, struct finding *finding)
     const uint64_t polls = hdi_load_relaxed(&counters->polls); /* A guess is good enough. */
     struct hd_task *task = hdi_load_relaxed(&counters->running);
     const bool running = hdi_load_relaxed(&counters->state) == HDI_WORKER_RUNNING && task;
+    struct hdi_lane *lane = hdi_load_acquire(&worker->lane);
     if (polls != watch->polls) finding->ran = true;
+    if (lane && running) hdi_lane_send_overdue(lane); /* Each run may be short, and they many. */
     if (polls != watch->polls || !running) {
         *watch = (struct hdi_watch){.polls = polls};
     } else if (!worker->dispatcher->elastic) {

@@ -77,6 +77,12 @@ void hdi_parker_park(struct hdi_parker *parker)
     (void)hdi_parker_park_until(parker, INT64_MAX);
 }
 
+void hdi_parker_restore(struct hdi_parker *parker)
+{
+    if (HDI_MUTANT(park_event_eaten)) return;
+    if (hdi_load_acquire(&parker->state) == NOTIFIED) hdi_event_raise(parker->event); /* T */
+}
+
 void hdi_parker_unpark(struct hdi_parker *parker)
 {
     const uint32_t was = hdi_exchange_acq_rel(&parker->state, NOTIFIED); /* T */

@@ -41,6 +41,11 @@ bool hdi_parker_park_in(struct hdi_parker *parker, void (*wait)(void *arg, int64
 void hdi_parker_go_elsewhere(struct hdi_parker *parker);
 void hdi_parker_come_back(struct hdi_parker *parker);
 
+/* Somebody else has cleared the event: raise it again if the owner has a token to take. An event
+ * that was raised for a token was raised after it, so none is lost.
+ * Context: any but the owner. */
+void hdi_parker_restore(struct hdi_parker *parker);
+
 /* Context: any. */
 void hdi_parker_unpark(struct hdi_parker *parker);
 

@@ -200,6 +200,10 @@ bool hdi_lane_poll(struct hdi_worker *worker, struct hdi_lane *lane, bool look);
 /* The same, for a worker that is in a task for long, or even stuck there. Context: the monitor. */
 void hdi_lane_stand_in(struct hdi_lane *lane, bool stuck);
 
+/* Send what the worker has left to be sent since the last such call, and does not come to. Context:
+ * the monitor. */
+void hdi_lane_send_overdue(struct hdi_lane *lane);
+
 /* ---- this layer ---- */
 
 /* sched/worker.c */

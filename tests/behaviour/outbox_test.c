@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 
+#include "files.h"
 #include "nets.h"
 
 TEST_MAIN
@@ -23,7 +24,7 @@ static void make_pattern(char *bytes, size_t count, size_t at)
 
 static void run(hd_fn *fn, void *arg, const hd_options *options)
 {
-    const hd_options own = rt_workers(options, 1);
+    const hd_options own = rt_one_lane(options);
     rt_run(fn, arg, &own);
 }
 
@@ -114,11 +115,8 @@ static int write_to_broken(void *arg)
 {
     (void)arg;
     const hd_io io = connect_broken();
-    ssize_t n = hd_write(io, "x", 1);
-    if (n == 1) {
-        EXPECT_EQ(hd_sleep_ms(1), 0); /* The worker has nothing else to do but send it. */
-        n = hd_write(io, "y", 1);
-    }
+    ssize_t n;
+    while ((n = hd_write(io, "x", 1)) == 1) EXPECT_EQ(hd_sleep_ms(1), 0);
     EXPECT(is_broken(n));
     return hd_close(io);
 }
@@ -136,6 +134,63 @@ static int shut_broken(void *arg)
 }
 
 TEST_DRIVERS(or_a_shutdown, options) { run(shut_broken, NULL, options); }
+
+/* ---- beside others ---- */
+
+struct wrong {
+    hd_io io;
+    hd_io file;
+};
+
+/* The kernel refuses it, and has to go on with what stands behind. */
+static int write_wrongly(void *arg)
+{
+    struct wrong *wrong = arg;
+    EXPECT(hd_pwrite(wrong->file, "", SIZE_MAX, 0) < 0);
+    EXPECT_EQ(hd_write(wrong->io, "b", 1), 1);
+    return 0;
+}
+
+static int beside_a_wrong_one(void *arg)
+{
+    (void)arg;
+    hd_io a[2], b[2];
+    char got;
+    files_begin();
+    nets_watched_pair(a);
+    nets_watched_pair(b);
+    struct wrong wrong = {.io = b[1]};
+    wrong.file = files_open(files_path("wrong"), O_RDWR | O_CREAT);
+    hd_task *task = rt_spawn(NULL, write_wrongly, &wrong);
+    EXPECT_EQ(hd_write(a[1], "a", 1), 1);
+    EXPECT_EQ(rt_join(task), 0);
+    EXPECT_EQ(hd_read(a[0], &got, 1), 1);
+    EXPECT_EQ(got, 'a');
+    EXPECT_EQ(hd_read(b[0], &got, 1), 1);
+    EXPECT_EQ(got, 'b');
+    nets_close(a[0], a[1]);
+    nets_close(b[0], b[1]);
+    EXPECT_EQ(hd_close(wrong.file), 0);
+    files_end();
+    return 0;
+}
+
+TEST_DRIVERS(beside_a_call_that_the_kernel_refuses, options)
+{
+    run(beside_a_wrong_one, NULL, options);
+}
+
+static int as_a_datagram(void *arg)
+{
+    (void)arg;
+    hd_io ends[2];
+    nets_watched_pair(ends);
+    EXPECT_EQ(hd_send_to(ends[1], "x", 1, NULL), -EINVAL); /* It would overtake. */
+    nets_close(ends[0], ends[1]);
+    return 0;
+}
+
+TEST_DRIVERS(a_connection_takes_no_datagrams, options) { run(as_a_datagram, NULL, options); }
 
 /* ---- no room; the other end is a socket of the system's, so that nothing reads ahead ---- */
 
@@ -160,6 +215,13 @@ static void outside_init(struct outside *outside)
     EXPECT_EQ(getsockname(outside->listener, (struct sockaddr *)&outside->place, &bytes), 0);
     EXPECT_EQ(hd_sem_init(&outside->begin, 0), 0);
     EXPECT_EQ(hd_sem_init(&outside->over, 0), 0);
+}
+
+static void outside_fini(struct outside *outside)
+{
+    hd_sem_fini(&outside->begin);
+    hd_sem_fini(&outside->over);
+    close(outside->listener);
 }
 
 static void *read_outside(void *arg)
@@ -248,9 +310,7 @@ static void with_outside(struct outside *outside, hd_fn *fn, const hd_options *o
     EXPECT_EQ(pthread_join(thread, NULL), 0);
     EXPECT(outside->taken > 0);
     EXPECT_EQ(outside->got, outside->taken);
-    hd_sem_fini(&outside->begin);
-    hd_sem_fini(&outside->over);
-    close(outside->listener);
+    outside_fini(outside);
 }
 
 TEST_DRIVERS(what_was_taken_arrives_before_the_end, options)
@@ -282,6 +342,56 @@ TEST_DRIVERS(little_room_for_much, options)
 {
     struct outside outside = {.end = END_CLOSE};
     with_outside(&outside, squeeze, options);
+}
+
+/* ---- a reset ---- */
+
+struct resetting {
+    struct outside outside;
+    atomic_int go, has;
+};
+
+static void *reset_outside(void *arg)
+{
+    struct resetting *resetting = arg;
+    const struct linger at_once = {1, 0};
+    const int fd = accept(resetting->outside.listener, NULL, NULL);
+    EXPECT(fd >= 0 && send(fd, "w", 1, 0) == 1);
+    while (!atomic_load(&resetting->go)) sched_yield();
+    EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+    close(fd);
+    atomic_store(&resetting->has, 1);
+    return NULL;
+}
+
+/* The kernel tells of a reset once; if that was to who sends, who reads hears of it, too. Here the
+ * worker does not enter the kernel between the reset and the sending. */
+static int read_after_reset(void *arg)
+{
+    struct resetting *resetting = arg;
+    const hd_io io = connect_outside(&resetting->outside);
+    char byte;
+    const ssize_t n = hd_write(io, "x", 1);
+    EXPECT_EQ(n, 1);
+    atomic_store(&resetting->go, 1);
+    while (!atomic_load(&resetting->has)) continue;
+    EXPECT(hd_io_fd(io) >= 0); /* That has it sent. */
+    EXPECT_EQ(hd_read(io, &byte, 1), -ECONNRESET);
+    EXPECT_EQ(hd_read(io, &byte, 1), 0);
+    return hd_close(io);
+}
+
+TEST_DRIVERS(a_reset_is_no_end, options)
+{
+    for (int i = 0; i < 20; i++) { /* The kernel may be entered all the same, by its clock. */
+        struct resetting resetting = {.go = 0};
+        pthread_t thread;
+        outside_init(&resetting.outside);
+        EXPECT_EQ(pthread_create(&thread, NULL, reset_outside, &resetting), 0);
+        run(read_after_reset, &resetting, options);
+        EXPECT_EQ(pthread_join(thread, NULL), 0);
+        outside_fini(&resetting.outside);
+    }
 }
 
 /* ---- others than the worker that watches ---- */
@@ -348,6 +458,29 @@ static int close_from_elsewhere(void *arg)
 
 TEST_DRIVERS(a_close_from_another_dispatcher, options) { run(close_from_elsewhere, NULL, options); }
 
+/* Who has a copy of the descriptor goes on, whichever worker closes ours. */
+static int close_what_others_have(void *arg)
+{
+    (void)arg;
+    hd_dispatcher *single;
+    hd_io ends[2];
+    char got;
+    nets_watched_pair(ends);
+    const int copy = dup(hd_io_fd(ends[1]));
+    EXPECT(copy >= 0);
+    EXPECT_EQ(hd_dispatcher_single(&single, hd_runtime_self()), 0);
+    HD_ON(single) EXPECT_EQ(hd_close(ends[1]), 0);
+    hd_dispatcher_unref(single);
+    EXPECT_EQ(send(copy, "q", 1, MSG_NOSIGNAL), 1);
+    EXPECT_EQ(hd_read(ends[0], &got, 1), 1);
+    EXPECT_EQ(got, 'q');
+    close(copy);
+    EXPECT_EQ(hd_read(ends[0], &got, 1), 0);
+    return hd_close(ends[0]);
+}
+
+TEST_DRIVERS(a_close_leaves_copies_alone, options) { run(close_what_others_have, NULL, options); }
+
 /* ---- a process that forks ---- */
 
 static int fork_before_it_is_sent(void *arg)
@@ -374,4 +507,63 @@ static int fork_before_it_is_sent(void *arg)
 TEST_DRIVERS(a_child_that_exits_sends_nothing, options)
 {
     run(fork_before_it_is_sent, NULL, options);
+}
+
+/* Such a process may have a runtime of its own, and something to send at its end. */
+static int leave_and_exit(void *arg)
+{
+    (void)arg;
+    hd_io ends[2];
+    nets_watched_pair(ends);
+    EXPECT_EQ(hd_write(ends[1], "c", 1), 1);
+    exit(0);
+}
+
+struct forking {
+    const hd_options *options;
+    atomic_int may, has; /* bytes are left; the child has ended */
+};
+
+static void *fork_beside(void *arg)
+{
+    struct forking *forking = arg;
+    while (!atomic_load(&forking->may)) sched_yield();
+    fflush(stdout);
+    const pid_t pid = fork();
+    EXPECT(pid >= 0);
+    if (pid == 0) {
+        if (!freopen("/dev/null", "w", stderr)) _exit(1); /* What it had, it leaks. */
+        const hd_options own = rt_one_lane(forking->options);
+        rt_run(leave_and_exit, NULL, &own);
+        _exit(1);
+    }
+    EXPECT_EQ(waitpid(pid, NULL, 0), pid);
+    atomic_store(&forking->has, 1);
+    return NULL;
+}
+
+/* The worker stays with the task, so that nothing is sent meanwhile. */
+static int leave_while_it_forks(void *arg)
+{
+    struct forking *forking = arg;
+    hd_io ends[2];
+    char got[2];
+    nets_watched_pair(ends);
+    EXPECT_EQ(hd_write(ends[1], "z", 1), 1);
+    atomic_store(&forking->may, 1);
+    while (!atomic_load(&forking->has)) sched_yield();
+    EXPECT_EQ(hd_close(ends[1]), 0);
+    EXPECT_EQ(hd_read_exact(ends[0], got, 1, NULL), 0);
+    EXPECT_EQ(got[0], 'z');
+    EXPECT_EQ(hd_read(ends[0], got, 1), 0);
+    return hd_close(ends[0]);
+}
+
+TEST_DRIVERS(a_child_with_a_runtime_sends_its_own, options)
+{
+    struct forking forking = {.options = options};
+    pthread_t thread;
+    EXPECT_EQ(pthread_create(&thread, NULL, fork_beside, &forking), 0);
+    run(leave_while_it_forks, &forking, options);
+    EXPECT_EQ(pthread_join(thread, NULL), 0);
 }

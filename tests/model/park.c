@@ -210,6 +210,26 @@ MODEL(park_in_then_out, .sc = 5, .tso = 4, .pso = 4, .kills = "park_in_blind par
     model_join(b);
 }
 
+/* As the monitor does in a worker's place: it hears the news, and the event that is not for it. */
+static void overhear(void *arg)
+{
+    struct lane *lane = arg;
+    hdi_event_clear(lane->table.parker.event);
+    hdi_parker_restore(&lane->table.parker);
+}
+
+MODEL(park_in_overheard, .sc = MODEL_ALL, .tso = 5, .pso = 5,
+      .kills = "park_event_eaten park_event_silent park_in_late")
+{
+    struct lane lane;
+    lane_init(&lane);
+    void *a = model_thread(waker, &lane.table), *b = model_thread(overhear, &lane);
+    while (!park_in_lane(&lane, INT64_MAX)) continue;
+    MODEL_EQUAL(MODEL_READ(lane.table.message[0]), 1);
+    model_join(a);
+    model_join(b);
+}
+
 /* ---- in two steps: the other loop sleeps until the event is raised (io/embed.c) ---- */
 
 struct errand {
