@@ -279,7 +279,7 @@ static int converse(const char *place, const char *text, unsigned times, const c
 static int httpd_check(const char *place, void *arg)
 {
     struct httpd *httpd = arg;
-    httpd->request_ms = 300;
+    httpd->request_ms = 2000;
     static const char get[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     static const char close[] = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     static const char post[] = "POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello";

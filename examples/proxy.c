@@ -121,9 +121,9 @@ static int stay_silent(const char *place)
 {
     hd_io conn;
     char byte;
+    const int64_t start = hd_now(NULL);
     int err = hd_tcp_connect(&conn, place, NULL);
     if (err) return err;
-    const int64_t start = hd_now(NULL);
     const ssize_t n = hd_read(conn, &byte, 1);
     if (n != 0 && n != -ECONNRESET) err = n < 0 ? (int)n : -EBADMSG;
     if (hd_now(NULL) - start < IDLE_MS * HD_MS_NS / 2) err = -EBADMSG;

@@ -49,6 +49,7 @@ struct server {
     char at[HD_ADDR_TEXT_MAX]; /* where that is */
     hd_sem free;               /* connections that may still be accepted */
     hd_nursery *nursery;       /* of the program */
+    hd_chan *signals;
 };
 
 /* ---- serving ---- */
@@ -163,34 +164,44 @@ static inline void server_fini(struct server *server)
 static inline int server_watch_signals(void *arg)
 {
     struct server *server = arg;
-    hd_chan *signals;
-    int got, err = hd_signal_open(&signals, (const int[]){SIGINT, SIGTERM}, 2);
-    if (err) return server_fail(server, "signals", err);
-    err = hd_chan_recv(signals, &got);
+    int got, err = hd_chan_recv(server->signals, &got);
     if (!err) {
         printf("%s: stopping\n", server->name);
         fflush(stdout);
         server_stop(server);
-        err = hd_chan_recv(signals, &got);
+        err = hd_chan_recv(server->signals, &got);
     }
     if (!err) hd_nursery_cancel(server->nursery);
-    hd_signal_close(signals);
     return err;
+}
+
+/* Who reads where it listens may send a signal at once. */
+static inline int server_open(struct server *server)
+{
+    int err = server_listen(server, server->place);
+    if (err) return err;
+    err = hd_signal_open(&server->signals, (const int[]){SIGINT, SIGTERM}, 2);
+    if (err) {
+        server_fini(server);
+        return server_fail(server, "signals", err);
+    }
+    printf("%s: listening on %s\n", server->name, server->at);
+    fflush(stdout);
+    return 0;
 }
 
 static inline int server_app(void *arg)
 {
     struct server *server = arg;
-    int err = server_listen(server, server->place);
+    int err = server_open(server);
     if (err) return err;
-    printf("%s: listening on %s\n", server->name, server->at);
-    fflush(stdout);
     HD_NURSERY(n) {
         server->nursery = n;
         err = hd_go(n, server_watch_signals, server);
         if (!err) err = server_serve(server);
         hd_nursery_cancel(n);
     }
+    hd_signal_close(server->signals);
     server_fini(server);
     return err;
 }

@@ -60,7 +60,8 @@ static int epoll_watch(struct hdi_lane *lane, struct hdi_source *source)
 static void epoll_unwatch(struct hdi_lane *lane, struct hdi_source *source)
 {
     hdi_lock_take(&source->in.waitable.lock);
-    const bool closes = !hdi_load_relaxed(&source->shared) && !source->borrowed && source->users == 1;
+    const bool ours = !hdi_load_relaxed(&source->shared) && !source->borrowed;
+    const bool closes = ours && source->users == 1;
     hdi_lock_give(&source->in.waitable.lock);
     if (closes) return;
     (void)epoll_ctl(((struct epoll_lane *)lane)->fd, EPOLL_CTL_DEL, source->fd, NULL);

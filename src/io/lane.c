@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "io/accepted.h"
 #include "io/outbox.h"
 #include "os/clock.h"
 #include "os/event.h"
@@ -210,8 +211,7 @@ ssize_t hdi_lane_receive(struct hdi_source *source, const struct iovec *parts, i
 int hdi_lane_accept(struct hdi_source *source)
 {
     if (!lane_ahead(source)) return -ENODATA;
-    if (source->accepted_first == source->accepted_end) return nothing_ahead(source);
-    return source->accepted[source->accepted_first++];
+    return hdi_accepted_count(source) > 0 ? hdi_accepted_take(source) : nothing_ahead(source);
 }
 
 void hdi_live_unwatch(struct hd_runtime *runtime, int fd, struct hdi_source *source)

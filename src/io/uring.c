@@ -43,9 +43,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "os/clock.h"
+#include "io/accepted.h"
 #include "io/outbox.h"
-#include "os/event.h"
+#include "os/clock.h"
 #include "os/memory.h"
 
 enum {
@@ -271,17 +271,6 @@ static uint64_t in_name(const struct hdi_source *source, hd_io handle)
     return name_of(handle, source->kind == HDI_SOURCE_LISTENER ? TAG_ACCEPT : TAG_RECEIVE);
 }
 
-/* Connections that nobody took: who made them learns it. */
-static void refuse_accepted(struct hdi_source *source)
-{
-    for (; source->accepted_first < source->accepted_end; source->accepted_first++) {
-        close(source->accepted[source->accepted_first]);
-    }
-    free(source->accepted);
-    source->accepted = NULL;
-    source->accepted_room = 0;
-}
-
 /* The handle is stale already, but by one only. */
 static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
 {
@@ -289,7 +278,7 @@ static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
     hd_io handle = hdi_source_handle(source);
     handle.private_ -= UINT64_C(1) << 32;
     while (source->held > 0) unlink_buffer(lane, source); /* Nobody else knows them, */
-    refuse_accepted(source);                              /* or these. */
+    hdi_accepted_refuse(source);                          /* or these. */
     if (!source->in.armed && !source->out.armed) return;
     const bool own = lane->lane.worker == hdi_worker_self();
     hdi_lock_take(&lane->lock);
@@ -435,40 +424,16 @@ static void tell_received(struct uring_lane *lane, const struct io_uring_cqe *cq
     hdi_lock_give(&lane->lock);
 }
 
-/* Room for one more. Context: in.lock. Returns false if memory is short. */
-static bool make_room(struct hdi_source *source)
-{
-    if (source->accepted_first == source->accepted_end) {
-        source->accepted_first = source->accepted_end = 0;
-    }
-    if (source->accepted_end < source->accepted_room) return true;
-    const uint32_t first = source->accepted_first;
-    if (first > 0) { /* Those that were taken make room. */
-        source->accepted_end -= first;
-        source->accepted_first = 0;
-        memmove(source->accepted, source->accepted + first,
-                source->accepted_end * sizeof(*source->accepted));
-        return true;
-    }
-    const uint32_t room = source->accepted_room ? 2 * source->accepted_room : 2 * ACCEPTED_MAX;
-    int *grown = realloc(source->accepted, room * sizeof(*grown));
-    if (!grown) return false;
-    source->accepted = grown;
-    source->accepted_room = room;
-    return true;
-}
-
 /* Context: in.lock. Returns whether the connection was taken. */
 static bool take_accepted(struct uring_lane *lane, struct hdi_source *source,
                           const struct io_uring_cqe *cqe)
 {
     const bool more = cqe->flags & IORING_CQE_F_MORE;
-    const bool taken = cqe->res >= 0 && make_room(source);
+    const bool taken = cqe->res >= 0 && hdi_accepted_put(source, cqe->res);
     if (!more) source->in.armed = false;
-    if (taken) source->accepted[source->accepted_end++] = cqe->res;
     if (cqe->res < 0 && cqe->res != -ECANCELED && cqe->res != -EINTR) source->failed = cqe->res;
-    const uint32_t count = source->accepted_end - source->accepted_first;
-    if (more && count >= ACCEPTED_MAX && !source->stopping) stop(lane, source, cqe->user_data);
+    const bool many = hdi_accepted_count(source) >= ACCEPTED_MAX;
+    if (more && many && !source->stopping) stop(lane, source, cqe->user_data);
     return taken;
 }
 

@@ -146,6 +146,10 @@ int hdi_thread_start(struct hdi_thread *thread, void (*entry)(void *), void *arg
 void hdi_thread_join(struct hdi_thread *thread)
 {
     pthread_join(thread->id, NULL);
+    /* The kernel wakes who joins a moment before it has forgotten the thread, and whoever counts
+     * threads then (hdi_thread_count()) would look once, too early. */
+    const int32_t tid = hdi_load_relaxed(&thread->tid); /* Joining has ordered it. */
+    while (tgkill(getpid(), tid, 0) == 0) sched_yield();
 }
 
 int hdi_thread_pin(struct hdi_thread *thread, unsigned cpu)

@@ -28,6 +28,8 @@ struct hdi_thread {
 /* Start a thread with all signals blocked but faults. Returns: 0, or -EAGAIN. */
 int hdi_thread_start(struct hdi_thread *thread, void (*entry)(void *), void *arg,
                      const char *name);
+
+/* Returns when it has ended, and is not counted any more. */
 void hdi_thread_join(struct hdi_thread *thread);
 
 /* Keep it on one CPU. Returns: 0, -EINVAL if this process may not use that one. */
