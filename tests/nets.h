@@ -91,13 +91,13 @@ static inline void nets_each_kind(void (*fn)(hd_io ends[2], enum nets_kind kind)
     }
 }
 
-/* By then the kernel has made all the room there will be: a receiver's TCP may acknowledge only
- * after 40 ms. */
+/* By then the kernel has made all the room there will be: a receiver's TCP may acknowledge, and a
+ * sender's try again, only after 200 ms. */
 static inline int64_t nets_full_after_ms_(hd_io io)
 {
     hd_addr addr;
     const bool tcp = hd_local_addr(io, &addr) == 0 && addr.family != AF_UNIX;
-    return tcp ? 100 : 10;
+    return tcp ? 300 : 10;
 }
 
 /* Write until there is no room, nor will be. Returns how many bytes that were. */

@@ -440,41 +440,48 @@ FIBER_TEST(what_happened_is_counted)
 
 /* ---- children that ignore a cancel ---- */
 
+struct overdue {
+    const hd_options *options;
+    int64_t overdue_ns, stubborn_ms;
+    bool cancel, thread;
+    atomic_int begun; /* stubborn ones */
+};
+
 static int ignore_cancel(void *arg)
 {
-    (void)arg;
+    struct overdue *o = arg;
     EXPECT_EQ(hd_shield(), 0);
-    EXPECT_EQ(hd_sleep_ms(300), 0);
+    atomic_fetch_add(&o->begun, 1);
+    EXPECT_EQ(hd_sleep_ms(o->stubborn_ms), 0);
     EXPECT_EQ(hd_unshield(), 0);
     return 0;
 }
 
-struct overdue {
-    const hd_options *options;
-    int64_t overdue_ns;
-    bool cancel, thread;
-};
-
-static void spawn_overdue(hd_nursery *n, const struct overdue *o)
+/* The owner reports when it waits: in live, not before all who heed the cancel have had the time
+ * to. */
+static void cancel_overdue(hd_nursery *n, struct overdue *o)
 {
+    const bool live = !rt_is_sim(o->options);
     nur_go(n, nur_park, NULL); /* heeds it */
-    hd_detach(nur_spawn(n, ignore_cancel, NULL, "stubborn-one", 0));
-    hd_detach(nur_spawn(n, o->cancel ? nur_park : nur_nothing, NULL, "docile-one", 0));
-    hd_detach(nur_spawn(n, ignore_cancel, NULL, "stubborn-two", 0));
+    hd_detach(nur_spawn(n, ignore_cancel, o, "stubborn-one", 0));
+    hd_detach(nur_spawn(n, nur_park, NULL, "docile-one", 0));
+    hd_detach(nur_spawn(n, ignore_cancel, o, "stubborn-two", 0));
+    while (live && atomic_load(&o->begun) < 2) hd_yield();
+    hd_nursery_cancel(n);
+    if (live) nur_until_live(n, 2);
 }
 
 static int overdue_owner(void *arg)
 {
-    const struct overdue *o = arg;
+    struct overdue *o = arg;
     hd_nursery_options options = {.size = sizeof(options), .overdue_ns = o->overdue_ns};
     options.name = "slow-nursery";
     hd_nursery n;
     nur_open(&n, &options);
     if (o->cancel) {
-        spawn_overdue(&n, o);
-        hd_nursery_cancel(&n);
+        cancel_overdue(&n, o);
     } else {
-        hd_detach(nur_spawn(&n, ignore_cancel, NULL, "stubborn-one", 0));
+        hd_detach(nur_spawn(&n, ignore_cancel, o, "stubborn-one", 0));
     }
     EXPECT_EQ(hd_nursery_leave(&n), o->cancel ? -ECANCELED : 0);
     return 0;
@@ -482,7 +489,7 @@ static int overdue_owner(void *arg)
 
 static void run_overdue(void *arg)
 {
-    const struct overdue *o = arg;
+    struct overdue *o = arg;
     if (!o->thread) {
         rt_run(overdue_owner, arg, o->options);
         return;
@@ -492,8 +499,7 @@ static void run_overdue(void *arg)
     options.runtime = runtime;
     hd_nursery n;
     nur_open(&n, &options);
-    spawn_overdue(&n, o);
-    hd_nursery_cancel(&n);
+    cancel_overdue(&n, o);
     EXPECT_EQ(hd_nursery_leave(&n), -ECANCELED);
     hd_runtime_destroy(runtime);
 }
@@ -507,8 +513,9 @@ static int count_of(const char *text, const char *word)
 
 TEST_WORLDS(overdue_children_are_reported_by_name_site_and_backtrace, options)
 {
+    const int64_t long_ms = rt_is_sim(options) ? 300 : 2000;
     for (int thread = 0; thread < 2; thread++) {
-        struct overdue o = {options, 20 * HD_MS_NS, true, thread};
+        struct overdue o = {options, 20 * HD_MS_NS, long_ms, true, thread, 0};
         const struct death death = death_of(run_overdue, &o);
         if (death.status != 0) test_fail(__FILE__, __LINE__, "%s", death.text);
         EXPECT(count_of(death.text, "stubborn-one") > 0);
@@ -521,9 +528,9 @@ TEST_WORLDS(overdue_children_are_reported_by_name_site_and_backtrace, options)
 
 TEST_WORLDS(nothing_is_reported_without_a_limit_in_time_or_without_a_cancel, options)
 {
-    struct overdue never = {options, 0, true, false};
-    struct overdue in_time = {options, 100 * 1000 * HD_MS_NS, true, false};
-    struct overdue not_cancelled = {options, 20 * HD_MS_NS, false, false};
+    struct overdue never = {options, 0, 300, true, false, 0};
+    struct overdue in_time = {options, 100 * 1000 * HD_MS_NS, 300, true, false, 0};
+    struct overdue not_cancelled = {options, 20 * HD_MS_NS, 300, false, false, 0};
     struct overdue *all[] = {&never, &in_time, &not_cancelled};
     for (int i = 0; i < 3; i++) {
         const struct death death = death_of(run_overdue, all[i]);

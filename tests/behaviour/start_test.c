@@ -238,9 +238,11 @@ TEST_WORLDS(a_cancelled_starter_cancels_the_child_and_waits_for_it, options)
 static int start_in_time(void *arg)
 {
     (void)arg;
+    const bool sim = hd_runtime_world(hd_runtime_self()) == HD_WORLD_SIM;
+    const int64_t soon_ms = sim ? 100 : 1000; /* The child is spawned before. */
     struct attempt a = {.child = heeds};
     HD_NURSERY(n) {
-        HD_SCOPE(s, .deadline = hd_after_ms(100)) {
+        HD_SCOPE(s, .deadline = hd_after_ms(soon_ms)) {
             EXPECT_EQ(hd_start(n, heeds, &a, NULL), -ETIMEDOUT); /* why the child was cancelled */
             EXPECT_EQ(go_on(), -ETIMEDOUT);
             EXPECT_EQ(hd_start(n, heeds, &a, NULL), -ETIMEDOUT); /* as any call in it */

@@ -71,6 +71,7 @@ static void start(unsigned workers, unsigned waits)
     hd_options options = HD_OPTIONS_INIT;
     options.world = HD_WORLD_LIVE;
     options.workers = workers;
+    options.stall_ns = HD_FOREVER; /* Nobody but the workers: there are no spares to count. */
     options.lifo_cap = LIFO_CAP;
     options.inject_interval_min = options.inject_interval_max = INTERVAL;
     field.workers = workers;

@@ -41,6 +41,7 @@ static hd_runtime *live(unsigned workers)
     hd_options options = HD_OPTIONS_INIT;
     options.world = HD_WORLD_LIVE;
     options.workers = workers;
+    options.stall_ns = HD_FOREVER; /* A spare would cost memory of its own. */
     return stress_runtime(&options);
 }
 
