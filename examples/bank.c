@@ -46,6 +46,7 @@ int main(int argc, char **argv)
     hd_options options = HD_OPTIONS_INIT;
     options.workers = 1;
     fixed = argc > 1 && strcmp(argv[1], "--fixed") == 0;
+    if (argc > 1 && !fixed) return printf("usage: %s [--fixed]\n", argv[0]) < 0;
     const int err = hd_run(bank, NULL, &options);
     if (err) {
         fprintf(stderr, "bank: %s\n", strerror(err < 0 ? -err : err));

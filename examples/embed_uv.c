@@ -150,8 +150,9 @@ static int begin(struct program *program)
                           (const struct sockaddr *)program->at.bytes, connected);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) return printf("usage: %s (it takes no arguments)\n", argv[0]) < 0;
     struct program program = {0};
     hd_options options = HD_OPTIONS_INIT;
     options.world = HD_WORLD_LIVE;

@@ -76,8 +76,9 @@ static struct loom run(hd_world world, uint64_t seed)
     return loom;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) return printf("usage: %s (it takes no arguments)\n", argv[0]) < 0;
     printf("Heddle %s: seven fibers weave; each letter is one run of one fiber.\n\n", hd_version());
     printf("  %-16s  %-*s  %s\n", "world", CLOTH, "who ran when", "digest");
     run(HD_WORLD_LIVE, 0);

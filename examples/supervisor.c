@@ -97,7 +97,8 @@ static int app(void *arg)
     return result == -EIO && bad.starts == 4 ? 0 : 1;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) return printf("usage: %s (it takes no arguments)\n", argv[0]) < 0;
     return hd_run(app, NULL, NULL);
 }

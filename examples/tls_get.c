@@ -115,6 +115,7 @@ static int connect_and_talk(struct get *get, hd_tls_config *config)
 {
     hd_io conn;
     int err = hd_tcp_connect(&conn, get->place, NULL);
+    if (err == -ENOENT) snprintf(get->why, sizeof(get->why), "there is no such host");
     if (err) return err;
     err = talk_by_tls(get, config, conn);
     hd_close(conn);

@@ -145,7 +145,9 @@ static int read_blocks(hd_log *log)
     do more = take_block(log);
     while (more > 0);
     if (more == 0 && log->info.complete && bytes_left(log) > 0) {
-        damaged(log, "%" PRIu64 " bytes follow the footer", bytes_left(log));
+        const bool one = bytes_left(log) == 1;
+        damaged(log, "%" PRIu64 " %s the footer", bytes_left(log),
+                one ? "byte follows" : "bytes follow");
     }
     return more;
 }

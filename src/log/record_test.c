@@ -335,7 +335,9 @@ TEST(nothing_differs_after_a_cut)
     const struct hdi_event_record events[] = {spawn};
     struct hdi_replay *replay = replay_of(runtime, events, 1, true);
     uint64_t task = 0;
+    EXPECT(!hdi_replay_is_cut(replay));
     EXPECT(hdi_replay_check(replay, &spawn));
+    EXPECT(hdi_replay_is_cut(replay));
     EXPECT(hdi_replay_check(replay, &spawn));
     EXPECT_EQ(hdi_replay_choice(replay, &task), -ENODATA);
     EXPECT(hdi_replay_check(replay, &ended));

@@ -108,6 +108,11 @@ static bool is_cut(const struct hdi_replay *replay)
     return replay->state == 0 && !replay->log->info.complete;
 }
 
+bool hdi_replay_is_cut(const struct hdi_replay *replay)
+{
+    return !replay->difference[0] && is_cut(replay);
+}
+
 const char *hdi_replay_difference(const struct hdi_replay *replay)
 {
     if (replay->difference[0]) return replay->difference;

@@ -14,7 +14,6 @@
  *
  * Both 2 follow a read-modify-write of one word (sched/idle.h), so one sees the other.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -22,6 +21,7 @@
 #include "os/thread.h"
 #include "sched/find.h"
 #include "sched/runtime.h"
+#include "sim/repeat.h"
 
 enum { TASKS_MAX = 100 };
 
@@ -53,8 +53,9 @@ void hdi_deadlock_report(struct hdi_worker *worker)
         fprintf(report.out, "... and %u more tasks\n", report.shown - TASKS_MAX);
     }
     if (runtime->world->kind == HD_WORLD_SIM) {
-        fprintf(report.out, "reproduce with HEDDLE_SEED=%" PRIu64 " %s\n", runtime->options.seed,
-                program_invocation_name);
+        fputs("reproduce with ", report.out);
+        hdi_repeat_print(report.out, runtime);
+        fputc('\n', report.out);
     }
 }
 

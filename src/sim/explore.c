@@ -13,7 +13,10 @@
 #include "sim/explorer.h"
 #include "sim/portfolio.h"
 
-#define CLOCK_EVERY 64 /* schedules between two looks at the real time */
+/* Schedules between two looks at the real time: few if they take long, since who waits for the time
+ * to be over waits for all of them. */
+#define CLOCK_EVERY_MAX 64
+#define CLOCK_SLOW_NS   10000000
 
 struct search {
     struct hdi_explorer explorer;
@@ -21,6 +24,8 @@ struct search {
     struct hdi_portfolio *portfolio;
     hd_explore_result *result;
     bool watched;               /* from another process */
+    uint64_t look_every, look_next; /* at the real time: how often, and before which schedule */
+    int64_t began_ns, looked_ns;
 };
 
 const char *hd_verdict_name(hd_verdict verdict)
@@ -138,18 +143,25 @@ static void tell_portfolio(struct search *search, const struct hdi_outcome *outc
     hdi_portfolio_tell(search->portfolio, &news);
 }
 
-static bool time_is_up(const struct search *search, uint64_t n, int64_t begin_ns)
+static bool time_is_up(struct search *search, uint64_t n)
 {
-    if (search->explorer.options.time_ns == 0 || n % CLOCK_EVERY != 0) return false;
-    return hdi_clock_now() - begin_ns >= search->explorer.options.time_ns;
+    if (search->explorer.options.time_ns == 0 || n < search->look_next) return false;
+    const int64_t now_ns = hdi_clock_now();
+    const bool slow = now_ns - search->looked_ns > CLOCK_SLOW_NS;
+    if (slow) search->look_every = 1;
+    else if (search->look_every < CLOCK_EVERY_MAX) search->look_every *= 2;
+    search->looked_ns = now_ns;
+    search->look_next = n + search->look_every;
+    return now_ns - search->began_ns >= search->explorer.options.time_ns;
 }
 
 static int run_all(struct search *search)
 {
-    const int64_t begin_ns = hdi_clock_now();
     hd_explore_result *result = search->result;
     const uint64_t most = search->explorer.options.schedules;
-    for (uint64_t n = 0; n < most && !time_is_up(search, n, begin_ns); n++) {
+    search->look_every = 1;
+    search->began_ns = search->looked_ns = hdi_clock_now();
+    for (uint64_t n = 0; n < most && !time_is_up(search, n); n++) {
         struct hdi_sampler *sampler;
         uint64_t seed;
         struct hdi_outcome outcome;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "os/memory.h"
-#include "sim/schedule.h"
+#include "sim/repeat.h"
 
 /* What HEDDLE_EXPLORE and HEDDLE_SHRINK can hold. */
 struct asked {
@@ -110,17 +110,16 @@ static hd_explore_result *share(const struct asked *asked, hd_explore_result *ow
     return shared ? shared : own;
 }
 
-static void say(const hd_explore_result *result)
+static void say(const hd_explore_options *options, const hd_explore_result *result)
 {
     if (result->failed_at == 0) {
         fprintf(stderr, "heddle: nothing found in %" PRIu64 " schedules\n", result->schedules);
         return;
     }
-    fprintf(stderr,
-            "heddle: %s: %s\nheddle: found by schedule %" PRIu64
-            "; to repeat it: HEDDLE_SEED=%" PRIu64 " HEDDLE_SAMPLER=%s %s\n",
-            hd_verdict_name(result->verdict), result->message, result->failed_at, result->seed,
-            result->sampler, program_invocation_short_name);
+    fprintf(stderr, "heddle: %s: %s\nheddle: found by schedule %" PRIu64 "; to repeat it: ",
+            hd_verdict_name(result->verdict), result->message, result->failed_at);
+    hdi_repeat_print_found(stderr, options, result);
+    fputc('\n', stderr);
 }
 
 static int explore(hd_fn *fn, void *arg, struct asked *asked)
@@ -137,7 +136,7 @@ static int explore(hd_fn *fn, void *arg, struct asked *asked)
     if (error) fprintf(stderr, "heddle: HEDDLE_EXPLORE: %s\n", error);
     const int err = hdi_explore(fn, arg, &asked->options, result, watched);
     const bool found = !err && result->failed_at > 0;
-    if (!err && !watched) say(result);
+    if (!err && !watched) say(&asked->options, result);
     if (watched) hdi_memory_unmap(result, sizeof(*result));
     return err ? err : found ? -ENOTRECOVERABLE : 0;
 }
@@ -160,12 +159,23 @@ static int shrink(hd_fn *fn, void *arg, struct asked *asked)
     return runs < 0 ? runs : -ENOTRECOVERABLE; /* It still fails, in fewer steps. */
 }
 
+/* hd_run() will refuse it, and few programs ask why. */
+static void say_if_refused(const hd_options *options)
+{
+    const char *seed = secure_getenv("HEDDLE_SEED");
+    const char *error = seed ? hd_options_error(options) : NULL;
+    if (error && strstr(error, "HEDDLE_SEED")) fprintf(stderr, "heddle: %s\n", error);
+}
+
 bool hdi_explore_asked(hd_fn *fn, void *arg, const hd_options *options, int *result)
 {
     if (options->world != HD_WORLD_AUTO) return false;
     const char *search = secure_getenv("HEDDLE_EXPLORE");
     const char *small = secure_getenv("HEDDLE_SHRINK");
-    if (!search && !small) return false;
+    if (!search && !small) {
+        say_if_refused(options);
+        return false;
+    }
     struct asked asked;
     *result = small ? read_list(&asked, "HEDDLE_SHRINK", small)
                     : read_list(&asked, "HEDDLE_EXPLORE", search);

@@ -234,5 +234,7 @@ bool hdi_replay_fault(struct hdi_replay *replay, uint64_t number, const char *wh
  * here; otherwise NULL. */
 bool hdi_replay_check(struct hdi_replay *replay, const struct hdi_event_record *event);
 const char *hdi_replay_difference(const struct hdi_replay *replay);
+/* Whether all was as recorded, up to where the record was cut, and that is here. */
+bool hdi_replay_is_cut(const struct hdi_replay *replay);
 
 #endif

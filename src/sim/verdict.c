@@ -13,7 +13,7 @@
 #include <heddle/log.h>
 
 #include "base/check.h"
-#include "sim/schedule.h"
+#include "sim/repeat.h"
 #include "task/exec.h"
 #include "wait/wait.h"
 
@@ -234,11 +234,19 @@ void hd_assert_failed(const char *what, const hd_site *site)
 
 static void say_how_to_repeat(const struct hd_runtime *runtime)
 {
-    const char *sampler = runtime->options.sampler;
     if (runtime->options.replay) return;
-    fprintf(stderr, "heddle: to repeat it: HEDDLE_SEED=%" PRIu64 "%s%s %s\n", runtime->options.seed,
-            sampler ? " HEDDLE_SAMPLER=" : "", sampler ? sampler : "",
-            program_invocation_short_name);
+    fputs("heddle: to repeat it: ", stderr);
+    hdi_repeat_print(stderr, runtime);
+    fputc('\n', stderr);
+}
+
+/* Where the log was cut the replay has to stop, which is no difference. */
+static const char *name_ending(const struct hdi_schedule *schedule)
+{
+    const hd_verdict kind = schedule->verdict.kind;
+    const bool stops = kind == HD_VERDICT_DIVERGED && schedule->replay &&
+                       hdi_replay_is_cut(schedule->replay);
+    return stops ? "the replay stops" : hd_verdict_name(kind);
 }
 
 int hdi_schedule_conclude(struct hdi_schedule *schedule, int err, int result)
@@ -249,14 +257,16 @@ int hdi_schedule_conclude(struct hdi_schedule *schedule, int err, int result)
         hdi_schedule_look_for_handles(schedule);
     }
     if (verdict->kind != HD_VERDICT_NONE) {
-        fprintf(stderr, "heddle: %s: %s\n", hd_verdict_name(verdict->kind), verdict->message);
+        fprintf(stderr, "heddle: %s: %s\n", name_ending(schedule), verdict->message);
         say_how_to_repeat(schedule->runtime);
         return -ENOTRECOVERABLE;
     }
-    if (err == -EDEADLK) { /* It has been reported (obs/deadlock.c). */
+    if (err == -EDEADLK) {
+        const struct hd_runtime *runtime = schedule->runtime;
         hdi_schedule_deadlock(schedule);
         verdict->kind = HD_VERDICT_NONE; /* A cancel ends what waits. */
-        say_how_to_repeat(schedule->runtime);
+        /* The report, if there was one (obs/deadlock.c), has said so already. */
+        if (runtime->options.deadlock != HD_DEADLOCK_REPORT) say_how_to_repeat(runtime);
     } else if (!schedule->judges) {
         const hd_verdict ended = result ? HD_VERDICT_RESULT : HD_VERDICT_NONE;
         const struct hdi_event_record event = {

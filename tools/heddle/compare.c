@@ -58,6 +58,12 @@ void compare_end(struct comparison *c)
     if (c->b) hd_log_close(c->b);
 }
 
+bool compare_is_cut(hd_log *log, uint64_t sequence)
+{
+    const hd_log_info *about = hd_log_about(log);
+    return !about->complete && sequence == about->events + 1;
+}
+
 static void print_side(FILE *out, hd_log *log, uint64_t sequence, struct names *names, char mark)
 {
     hd_log_event event;

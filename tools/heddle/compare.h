@@ -22,6 +22,9 @@ struct comparison {
 int compare_logs(struct comparison *comparison, const char *a, const char *b);
 void compare_end(struct comparison *comparison);
 
+/* Whether a log was cut, and this event is the first that it lacks. */
+bool compare_is_cut(hd_log *log, uint64_t sequence);
+
 /* Prints nothing if they are equal. */
 void compare_print(const struct comparison *comparison, FILE *out, const char *a, const char *b);
 void compare_json(const struct comparison *comparison, struct json *json);

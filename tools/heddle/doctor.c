@@ -302,7 +302,8 @@ static int doctor(struct arguments *arguments)
 {
     struct json json = {.out = stdout};
     if (arguments->count != 0) return options_refuse("doctor", "no arguments are wanted");
-    if (doctor_json) json_open(&json, NULL, '[');
+    if (doctor_json) json_open(&json, NULL, '{');
+    if (doctor_json) json_open(&json, "findings", '[');
     for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
         struct finding f = {.name = checks[i].name};
         checks[i].check(&f);
@@ -321,6 +322,7 @@ static int doctor(struct arguments *arguments)
         }
     }
     if (doctor_json) json_close(&json, ']');
+    if (doctor_json) json_close(&json, '}');
     return TOOL_FINE;
 }
 

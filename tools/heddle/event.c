@@ -190,9 +190,3 @@ int event_open(hd_log **log, const char *path)
     default: return tool_complain(TOOL_BAD_LOG, "cannot read %s: %s", path, strerror(-err));
     }
 }
-
-void event_warn(hd_log *log, const char *path)
-{
-    const hd_log_info *about = hd_log_about(log);
-    if (about->damage) tool_complain(0, "%s: %s", path, about->damage);
-}

@@ -34,7 +34,4 @@ bool event_equal(const hd_log_event *a, const hd_log_event *b);
 /* Open it, or say why not. Returns 0 or an exit code. */
 int event_open(hd_log **log, const char *path);
 
-/* Say on stderr what is missing in it, if anything is. */
-void event_warn(hd_log *log, const char *path);
-
 #endif

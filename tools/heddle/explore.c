@@ -8,10 +8,11 @@
  *   1. Two runs of one schedule, each a process of its own, are recorded and compared.
  *   2. The jobs explore, each from another seed, until one finds something or their budget is used
  *      up; the others are then killed.
- *   3. If a job says that a schedule did not do the same again (what one run leaves behind changes
- *      the next), or dies in a way that does not repeat, step 2 is done once more with a process
- *      for each schedule.
- *   4. A failure that was not recorded where it was found (a crash) is run alone, and recorded.
+ *   3. The schedule that failed is run once more, in a process that ran nothing before; a crash,
+ *      which could not be recorded where it was found, is recorded then. If it does not fail there,
+ *      or if a job says that a schedule did not do the same again, what one run leaves behind
+ *      changes the next: step 2 is done again with a process for each schedule.
+ *   4. A job that had to be killed in the middle of a schedule has found one that does not end.
  */
 #include "explore.h"
 
@@ -26,6 +27,7 @@
 
 #include "compare.h"
 #include "progress.h"
+#include "sidecar.h"
 #include "tool.h"
 
 #define TIME_DEFAULT_NS  (10 * HD_SECOND_NS) /* if there is no budget */
@@ -33,6 +35,9 @@
 #define STEPS_MAX        1000000000u
 #define TIME_GRACE_NS    (2 * HD_SECOND_NS)  /* for a job to see that its time is over */
 #define PROBE_TIME_NS    (3 * HD_SECOND_NS)  /* for one run of the program */
+#define WATCH_MS         20
+#define ENDLESS_NS       (3 * HD_SECOND_NS / 2) /* a schedule that takes so long, */
+#define ENDLESS_TIMES    5                      /* and so much longer than others, does not end */
 
 static struct explore_options options;
 
@@ -140,35 +145,92 @@ static void judge_death(struct job *job)
              program_ending(&job->ending, how, sizeof(how)));
 }
 
-static int run_job(void *arg)
+/* Run the program, as the job says, to its end. */
+static int launch_job(struct job *job, const char *sampler, bool fork)
 {
-    struct job *job = arg;
     const struct exploration *x = job->exploration;
     const struct explore_options *o = x->options;
     char list[PROGRAM_PATH_MAX + 512] = "";
     FILE *text = fmemopen(list, sizeof(list), "w");
-    if (!text) return job->err = -ENOMEM;
+    if (!text) return -ENOMEM;
     fprintf(text, "HEDDLE_EXPLORE=seed=%" PRIu64 " schedules=%" PRIu64 " status=%d log=%s",
             job->seed, job->schedules, job->fd, job->log);
-    if (o->sampler) fprintf(text, " sampler=%s", o->sampler);
+    if (sampler) fprintf(text, " sampler=%s", sampler);
     if (o->steps.set) fprintf(text, " steps=%" PRIu64, o->steps.value);
     if (o->time.set) fprintf(text, " seconds=%.9f", (double)o->time.value / 1e9);
     if (o->clock) fputs(" clock", text);
     if (o->keep_going) fputs(" keep-going", text);
     if (o->ignore_results) fputs(" ignore-results", text);
     if (o->allow_stale) fputs(" allow-stale", text);
-    if (x->fork) fputs(" fork", text);
+    if (fork) fputs(" fork", text);
     fclose(text);
     const struct launch launch = {.argv = x->argv, .env = {list}, .streams = PROGRAM_SILENT};
-    job->err = program_run(&launch, &job->ending);
+    return program_run(&launch, &job->ending);
+}
+
+static int run_job(void *arg)
+{
+    struct job *job = arg;
+    struct exploration *x = job->exploration;
+    job->err = launch_job(job, x->options->sampler, x->fork);
     job->result = look(job);
     job->ended = true;
     if (explored(job) && !job->result.ended && !was_stopped(job)) judge_death(job);
-    if (job->result.verdict && !job->exploration->failed) {
-        job->exploration->failed = job;
-        if (!o->keep_going) hd_nursery_cancel(x->round);
+    if (job->result.verdict && !x->failed) {
+        x->failed = job;
+        if (!x->options->keep_going) hd_nursery_cancel(x->round);
     }
     return 0;
+}
+
+/* ---- schedules that do not end ---- */
+
+/* Sees when each job has ended a schedule, until it is cancelled. */
+static int watch_jobs(void *arg)
+{
+    struct exploration *x = arg;
+    do {
+        for (unsigned i = 0; i < x->job_count; i++) {
+            struct job *job = &x->jobs[i];
+            const uint64_t schedules = job->shared->schedules;
+            if (schedules != job->seen || !job->seen_ns) job->seen_ns = hd_now(NULL);
+            job->seen = schedules;
+        }
+    } while (hd_sleep_ms(WATCH_MS) == 0);
+    return 0;
+}
+
+/* What a schedule takes on average, of those that ended; HD_FOREVER if none did. */
+static int64_t usual_ns(const struct exploration *x)
+{
+    const uint64_t schedules = explore_sum(x).schedules;
+    int64_t sum_ns = 0;
+    for (unsigned i = 0; i < x->job_count; i++) sum_ns += x->jobs[i].seen_ns - x->began;
+    return schedules ? sum_ns / (int64_t)schedules : HD_FOREVER;
+}
+
+/* Whether it was killed in the middle of a schedule that was far longer than the others. */
+static bool is_endless(const struct exploration *x, const struct job *job)
+{
+    const int64_t took_ns = x->ended - job->seen_ns;
+    if (job->err != -ETIMEDOUT || job->result.ended) return false;
+    return took_ns >= ENDLESS_NS && took_ns / ENDLESS_TIMES >= usual_ns(x);
+}
+
+/* The time is over, and nothing else was found. */
+static void judge_endless(struct exploration *x)
+{
+    for (unsigned i = 0; i < x->job_count && !x->failed && !tool_interrupted(); i++) {
+        struct job *job = &x->jobs[i];
+        hd_explore_result *result = &job->result;
+        if (!is_endless(x, job)) continue;
+        result->verdict = HD_VERDICT_LIVELOCK;
+        result->failures++;
+        result->failed_at = result->schedules + 1;
+        snprintf(result->message, sizeof(result->message), "a schedule did not end within %.1f s",
+                 (double)(x->ended - job->seen_ns) / 1e9);
+        x->failed = job;
+    }
 }
 
 /* ---- rounds ---- */
@@ -212,12 +274,15 @@ static int run_round(struct exploration *x)
 {
     const struct explore_options *o = x->options;
     struct progress progress;
+    hd_nursery watch;
     x->failed = NULL;
     int err = open_jobs(x);
+    if (!err) err = hd_nursery_open(&watch, NULL);
     if (err) return err;
     x->began = hd_now(NULL);
     const int64_t deadline = o->time.set ? x->began + (int64_t)o->time.value + TIME_GRACE_NS : 0;
     progress_begin(&progress, progress_text, x);
+    err = hd_go(&watch, watch_jobs, x);
     HD_NURSERY(round, .deadline = deadline, .on_error = HD_ON_ERROR_COLLECT) {
         x->round = round;
         for (unsigned i = 0; i < x->job_count && !err; i++) {
@@ -225,8 +290,10 @@ static int run_round(struct exploration *x)
         }
         if (err) hd_nursery_cancel(round);
     }
-    progress_end(&progress);
     x->ended = hd_now(NULL);
+    progress_end(&progress);
+    hd_nursery_cancel(&watch);
+    hd_nursery_leave(&watch);
     return err;
 }
 
@@ -248,16 +315,10 @@ static int record(const struct exploration *x, const hd_explore_result *schedule
     return err;
 }
 
-static bool ends_at(hd_log *log, uint64_t sequence)
-{
-    const hd_log_info *about = hd_log_about(log);
-    return !about->complete && sequence == about->events + 1;
-}
-
 /* Whether one of them was cut, by a crash or a full disk, and that is all. */
 static bool only_cut(const struct comparison *c)
 {
-    return !c->headers && (ends_at(c->a, c->sequence) || ends_at(c->b, c->sequence));
+    return !c->headers && (compare_is_cut(c->a, c->sequence) || compare_is_cut(c->b, c->sequence));
 }
 
 /* Not even the header could be written: say what the program said. */
@@ -310,8 +371,15 @@ static void warn_if_cut(const char *path)
 {
     hd_log *log;
     if (event_open(&log, path) != 0) return;
-    event_warn(log, path);
+    (void)sidecar_warn(log, path);
     hd_log_close(log);
+}
+
+/* How the process of a crash ended: the library's words tell a signal from a status. */
+static struct ending death(const hd_explore_result *result)
+{
+    const bool killed = !strncmp(result->message, "killed ", strlen("killed "));
+    return (struct ending){.status = killed ? result->code : result->code << 8};
 }
 
 /* The log of the failure at its place. Returns its name, or NULL. */
@@ -330,43 +398,58 @@ static const char *keep_log(const struct exploration *x, const struct job *job)
         return NULL;
     }
     if (!program_is_file(name)) return NULL; /* A device: nothing can be read from it. */
-    program_sign_log(name, x->argv);
-    if (job->result.verdict != HD_VERDICT_CRASH) warn_if_cut(name);
+    const bool crashed = job->result.verdict == HD_VERDICT_CRASH;
+    sidecar_sign(name, x->argv, NULL, crashed ? &job->death : NULL);
+    warn_if_cut(name);
     return name;
 }
 
-/* Whether a crash happens again when its schedule runs alone; it is recorded then. */
-static bool crash_repeats(const struct exploration *x, const struct job *job)
+/* Run the schedule of a failure in a process that ran nothing before. Returns whether it fails
+ * again, or that cannot be told; a crash is recorded then. */
+static bool fails_alone(struct exploration *x, struct job *job)
 {
-    struct ending again;
-    char path[PROGRAM_PATH_MAX];
-    if (scratch_path(path, "crash.hdlog") != 0) return false;
-    if (record(x, &job->result, path, true, &again) != 0) return false;
-    const int code = WIFSIGNALED(again.status) ? WTERMSIG(again.status) : WEXITSTATUS(again.status);
-    return code == job->result.code && scratch_keep(path, job->log) == 0;
+    struct job alone = {.number = EXPLORE_JOBS_MAX, .exploration = x, .seed = job->result.seed,
+                        .schedules = 1, .fd = -1};
+    int err = open_job(&alone);
+    if (!err) {
+        HD_SCOPE(limit, .deadline = hd_now(NULL) + PROBE_TIME_NS) {
+            err = launch_job(&alone, job->result.sampler, true);
+        }
+        alone.result = look(&alone);
+    }
+    close_job(&alone);
+    const hd_explore_result *result = &alone.result;
+    if (err || !result->ended) return true;
+    if (result->verdict != job->result.verdict) return false;
+    if (result->verdict != HD_VERDICT_CRASH) return true;
+    job->death = death(result);
+    return result->code == job->result.code && scratch_keep(alone.log, job->log) == 0;
 }
 
 /* Whether the round has to be done again, each schedule in a process of its own. */
-static bool wants_fork(const struct exploration *x)
+static bool wants_fork(struct exploration *x)
 {
     struct job *job = x->failed;
     if (!job || tool_interrupted()) return false;
-    const bool crashed = job->result.verdict == HD_VERDICT_CRASH && !crash_repeats(x, job);
-    if (x->fork) return false;
-    if (job->result.verdict == HD_VERDICT_DIVERGED) {
-        tool_complain(0, "a schedule did not do the same again: something outlives a run."
-                         " Going on with --fork, each schedule in a process of its own.");
-        return true;
+    if (x->fork) {
+        job->death = death(&job->result);
+        return false;
     }
-    if (!crashed) return false;
-    tool_complain(0, "%s died (%s), but its schedule alone does not do so."
-                     " Going on with --fork, each schedule in a process of its own.",
-                  x->argv[0], job->result.message);
+    const bool differs = job->result.verdict == HD_VERDICT_DIVERGED;
+    if (!differs && fails_alone(x, job)) return false;
+    if (differs) {
+        tool_complain(0, "a schedule did not do the same again: something outlives a run.");
+    } else {
+        tool_complain(0, "a schedule failed (%s: %s), but not when it ran alone: something outlives"
+                      " a run.", hd_verdict_name(job->result.verdict), job->result.message);
+    }
+    fputs("  Going on with --fork, each schedule in a process of its own.\n", stderr);
     return true;
 }
 
-static int conclude(const struct exploration *x)
+static int conclude(struct exploration *x)
 {
+    judge_endless(x);
     for (unsigned i = 0; i < x->job_count; i++) {
         const struct job *job = &x->jobs[i];
         if (job->err && job->err != -ECANCELED && job->err != -ETIMEDOUT) {
@@ -394,6 +477,7 @@ static int explore(void *arg)
         close_jobs(x);
         x->fork = true;
         err = run_round(x);
+        if (!err) (void)wants_fork(x);
     }
     status = err ? tool_complain(TOOL_SYSTEM, "cannot start: %s", strerror(-err)) : conclude(x);
     close_jobs(x);

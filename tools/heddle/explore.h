@@ -29,6 +29,9 @@ struct job {
     struct ending ending;
     int err; /* of program_run() */
     bool ended;
+    uint64_t seen;           /* schedules that it had run, */
+    int64_t seen_ns;         /* from then on */
+    struct ending death;     /* of a schedule that crashed, in a process of its own */
     char log[PROGRAM_PATH_MAX]; /* where it records a failure */
 };
 

@@ -77,18 +77,23 @@ static void report_text(const struct exploration *x, const struct explore_sums *
     } else {
         printf("%s: nothing found%s\n", x->argv[0], sums->exhausted ? ", in all there are" : "");
     }
-    printf("  %" PRIu64 " schedules in %.1f s (%.0f/s), at most %" PRIu64 " tasks and %" PRIu64
-           " steps%s%s\n",
-           sums->schedules, seconds, (double)sums->schedules / (seconds + 1e-9), sums->tasks_max,
-           sums->steps_max, x->fork ? ", each in a process of its own" : "",
+    printf("  %" PRIu64 " schedule%s in %.1f s (%.0f/s), at most %" PRIu64 " task%s and %" PRIu64
+           " step%s%s%s\n",
+           sums->schedules, tool_plural(sums->schedules), seconds,
+           (double)sums->schedules / (seconds + 1e-9), sums->tasks_max,
+           tool_plural(sums->tasks_max), sums->steps_max, tool_plural(sums->steps_max),
+           x->fork ? ", each in a process of its own" : "",
            tool_interrupted() ? " (interrupted)" : "");
     if (!found) return;
     if (x->options->keep_going) printf("  %" PRIu64 " failed; this is one\n", sums->failures);
     printf("  repeat:  %s\n", line);
     if (!log) return;
     printf("  log:     %s\n", log);
-    printf("  shrink:  heddle shrink %s\n", log);
-    printf("  replay:  heddle replay %s\n", log);
+    printf("  shrink:  heddle shrink ");
+    program_print_word(stdout, log);
+    printf("\n  replay:  heddle replay ");
+    program_print_word(stdout, log);
+    printf("\n");
 }
 
 /* Schedules that a job was killed in, since its time was over and it did not see that. */
@@ -96,7 +101,7 @@ static void report_stuck(const struct exploration *x)
 {
     for (unsigned i = 0; i < x->job_count && !tool_interrupted(); i++) {
         const struct job *job = &x->jobs[i];
-        if (job->err != -ETIMEDOUT) continue;
+        if (job->err != -ETIMEDOUT || job == x->failed) continue;
         char *line = repeat(x, &job->result);
         tool_complain(0, "the time is over, and a schedule has not ended yet: %s",
                       line ? line : "");
@@ -113,7 +118,7 @@ int explore_report(const struct exploration *x, const char *log)
     if (x->options->json) report_json(x, &sums, found, shown, log);
     else report_text(x, &sums, found, shown, log);
     free(line);
-    fflush(stdout);
+    tool_flush();
     report_stuck(x);
     if (found) return found->verdict == HD_VERDICT_DIVERGED ? TOOL_DIVERGED : TOOL_FOUND;
     if (tool_interrupted()) return TOOL_INTERRUPTED;

@@ -213,6 +213,16 @@ bool json_read_word(const char *text, const char *key, char *word, size_t size)
     return true;
 }
 
+char *json_read_text(const char *text, const char *key)
+{
+    const char *at = find_value(text, key);
+    char *found = at ? malloc(strlen(at) + 1) : NULL;
+    char *to = found;
+    if (found && read_text(at, &to)) return found;
+    free(found);
+    return NULL;
+}
+
 char **json_read_list(const char *text, const char *key)
 {
     const char *at = find_value(text, key);

@@ -32,6 +32,9 @@ void json_object(struct json *json, const char *key, const char *text);
  * written there. Returns false if there is none, or it is too long. */
 bool json_read_word(const char *text, const char *key, char *word, size_t size);
 
+/* A text there; to be freed. NULL if there is none. */
+char *json_read_text(const char *text, const char *key);
+
 /* The value of `key` at the outermost level of an object, a list of texts. NULL if there is
  * none, and if the text is no JSON. One block, ended by NULL, to be freed. */
 char **json_read_list(const char *text, const char *key);

@@ -9,6 +9,7 @@
 
 #include "compare.h"
 #include "event.h"
+#include "sidecar.h"
 #include "tool.h"
 #include "trace.h"
 
@@ -45,8 +46,15 @@ static hd_log_kind kind_named(const char *name)
         if (!strcmp(known, name)) return (hd_log_kind)kind;
         names[count++] = known;
     }
-    fprintf(stderr, "heddle show: there is no kind '%s'; did you mean '%s'?\n", name,
-            options_nearest(name, names));
+    const char *nearest = options_nearest(name, names);
+    fprintf(stderr, "heddle show: there is no kind '%s'; ", name);
+    if (nearest) {
+        fprintf(stderr, "did you mean '%s'?\n", nearest);
+    } else {
+        fputs("there are", stderr);
+        for (unsigned i = 0; i < count; i++) fprintf(stderr, "%s %s", i ? "," : "", names[i]);
+        fputc('\n', stderr);
+    }
     return (hd_log_kind)0;
 }
 
@@ -74,10 +82,16 @@ static int show_events(hd_log *log, const char *path, hd_log_kind kind)
     struct names names = {0};
     struct json json = {.out = stdout};
     hd_log_event event;
+    bool any = false;
     int got;
-    while ((got = hd_log_next(log, &event)) == 1 && !ferror(stdout)) {
+    while ((got = hd_log_next(log, &event)) == 1) {
+        if (ferror(stdout)) {
+            tool_flush(); /* while errno says why */
+            break;
+        }
         names_learn(&names, &event);
         if (!wanted(&event, kind, &names)) continue;
+        any = true;
         if (showing.json) {
             event_json(&json, &event, &names);
         } else {
@@ -87,12 +101,13 @@ static int show_events(hd_log *log, const char *path, hd_log_kind kind)
     }
     names_free(&names);
     if (got < 0) return tool_complain(TOOL_BAD_LOG, "%s: %s", path, strerror(-got));
+    if (!any && hd_log_about(log)->events) tool_complain(0, "%s: no event is like that", path);
     return TOOL_FINE;
 }
 
-static int show_trace(hd_log *log, const char *path)
+static int show_trace(hd_log *log, const char *path, const struct log_end *end)
 {
-    const int err = trace_show(log);
+    const int err = trace_show(log, end->died ? end->how : NULL);
     return err ? tool_complain(TOOL_BAD_LOG, "%s: %s", path, strerror(-err)) : TOOL_FINE;
 }
 
@@ -120,12 +135,14 @@ static int show(struct arguments *arguments)
                about->library, about->events, about->options);
         printf("#  event     step     time (virtual)  task           kind\n");
     }
-    status = showing.trace ? show_trace(log, path) : show_events(log, path, kind);
-    fflush(stdout);
-    if (hd_log_about(log)->damage && !status) {
-        event_warn(log, path);
-        status = TOOL_BAD_LOG;
+    struct log_end end;
+    sidecar_look(&end, log, path);
+    status = showing.trace ? show_trace(log, path, &end) : show_events(log, path, kind);
+    if (end.died && !showing.json && !showing.trace) {
+        printf("# ends with the crash of the program: %s\n", end.how);
     }
+    tool_flush();
+    if (!status) status = sidecar_warn(log, path);
     hd_log_close(log);
     return status;
 }
@@ -148,25 +165,38 @@ static const struct option_spec diff_options[] = {
     {0},
 };
 
+/* Whether a log is damaged, and nothing differs before that: then more cannot be told. */
+static bool ends_comparison(const struct comparison *c, hd_log *log, const char *path)
+{
+    if (!sidecar_warn(log, path) || c->headers) return false;
+    return !c->sequence || compare_is_cut(log, c->sequence);
+}
+
 static int diff(struct arguments *arguments)
 {
     if (arguments->count != 2) return options_refuse("diff", "two logs are wanted");
     char **paths = arguments->operands;
     struct comparison comparison;
     int status = compare_logs(&comparison, paths[0], paths[1]);
-    if (!status) {
-        event_warn(comparison.a, paths[0]);
-        event_warn(comparison.b, paths[1]);
+    if (status) {
+        compare_end(&comparison);
+        return status;
     }
-    if (!status && diff_json) {
+    bool damaged = ends_comparison(&comparison, comparison.a, paths[0]);
+    damaged |= ends_comparison(&comparison, comparison.b, paths[1]);
+    if (damaged) comparison.sequence = 0;
+    if (diff_json) {
         struct json json = {.out = stdout};
+        comparison.differ |= damaged;
         json_open(&json, NULL, '{');
         compare_json(&comparison, &json);
+        json_bool(&json, "damaged", damaged);
         json_close(&json, '}');
-    } else if (!status) {
+    } else {
         compare_print(&comparison, stdout, paths[0], paths[1]);
     }
-    if (!status && comparison.differ) status = TOOL_DIVERGED;
+    if (damaged) status = TOOL_BAD_LOG;
+    else if (comparison.differ) status = TOOL_DIVERGED;
     compare_end(&comparison);
     return status;
 }
@@ -189,8 +219,9 @@ static const struct option_spec verify_options[] = {
     {0},
 };
 
-static void verify_print(const hd_log_info *about, const char *path, const char *damage)
+static void verify_print(const hd_log_info *about, const char *path, const struct log_end *end)
 {
+    const char *damage = end->damage;
     char hash[2 * sizeof(about->hash) + 1];
     for (size_t i = 0; i < sizeof(about->hash); i++) {
         snprintf(hash + 2 * i, 3, "%02x", about->hash[i]);
@@ -212,13 +243,16 @@ static void verify_print(const hd_log_info *about, const char *path, const char 
         json_number(&json, "file_bytes", about->file_bytes);
         json_text(&json, "sha256", hash);
         json_text(&json, "damage", damage);
+        json_text(&json, "crash", end->died ? end->how : NULL);
         json_close(&json, '}');
         return;
     }
-    printf("%s: %s, %" PRIu64 " events in %" PRIu64 " blocks, %" PRIu64 " of %" PRIu64
-           " bytes, SHA-256 %s\n", path, damage ? "damaged" : "good", about->events, about->blocks,
-           about->good_bytes, about->file_bytes, hash);
+    printf("%s: %s, %" PRIu64 " event%s in %" PRIu64 " block%s, %" PRIu64 " of %" PRIu64
+           " bytes, SHA-256 %s\n", path, damage ? "damaged" : "good", about->events,
+           tool_plural(about->events), about->blocks, tool_plural(about->blocks), about->good_bytes,
+           about->file_bytes, hash);
     if (damage) printf("%s: %s\n", path, damage);
+    if (end->died) printf("%s: ends with the crash of the program: %s\n", path, end->how);
 }
 
 static int verify(struct arguments *arguments)
@@ -232,13 +266,13 @@ static int verify(struct arguments *arguments)
     if (status) return status;
     while ((got = hd_log_next(log, &event)) == 1) continue;
     const hd_log_info *about = hd_log_about(log);
-    const char *damage = about->damage;
-    if (!damage && got == -EBADMSG) damage = "a block with a good checksum makes no sense";
-    if (!damage && got < 0) damage = strerror(-got);
-    if (!damage && !about->complete) damage = "its end is missing";
-    verify_print(about, path, damage);
+    struct log_end end;
+    sidecar_look(&end, log, path);
+    if (!end.damage && got == -EBADMSG) end.damage = "a block with a good checksum makes no sense";
+    if (!end.damage && got < 0) end.damage = strerror(-got);
+    verify_print(about, path, &end);
     hd_log_close(log);
-    return damage ? TOOL_BAD_LOG : TOOL_FINE;
+    return end.damage ? TOOL_BAD_LOG : TOOL_FINE;
 }
 
 const struct command command_verify = {

@@ -3,6 +3,7 @@
  * heddle: runs Heddle programs in sim: one schedule, many, a recorded one again; and reads logs.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -37,6 +38,19 @@ int tool_complain(int status, const char *format, ...)
     fputc('\n', stderr);
     va_end(arguments);
     return status;
+}
+
+static int output_err; /* of the first write to stdout that failed */
+
+void tool_flush(void)
+{
+    const bool failed = fflush(stdout) != 0 || ferror(stdout);
+    if (failed && !output_err) output_err = errno ? errno : EIO;
+}
+
+const char *tool_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
 }
 
 unsigned tool_cpus(void)
@@ -140,8 +154,12 @@ static const struct command *find(const char *name)
         names[i] = commands[i]->name;
         if (!strcmp(name, names[i])) return commands[i];
     }
-    tool_complain(TOOL_USAGE, "there is no command '%s'; did you mean '%s'?", name,
-                  options_nearest(name, names));
+    const char *nearest = options_nearest(name, names);
+    if (nearest) {
+        tool_complain(0, "there is no command '%s'; did you mean '%s'?", name, nearest);
+    } else {
+        tool_complain(0, "there is no command '%s'; `heddle help` lists them", name);
+    }
     return NULL;
 }
 
@@ -182,12 +200,22 @@ static int run(int argc, char **argv)
     return command->run(&arguments);
 }
 
+/* Descriptors that were closed are opened, so that no file of ours gets the number of a stream.
+ * What nobody wants to hear is dropped, but a result that cannot be written is an error. */
+static void need_streams(void)
+{
+    static const int modes[] = {O_RDONLY, O_RDONLY, O_WRONLY};
+    for (int fd = 0; fd < 3; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", modes[fd]) < 0) return;
+    }
+}
+
 int main(int argc, char **argv)
 {
+    need_streams();
     const int status = run(argc, argv);
+    tool_flush();
+    if (!output_err) return status;
     /* A full disk, or a reader that left, is no success. */
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        return tool_complain(TOOL_SYSTEM, "cannot write: %s", strerror(errno));
-    }
-    return status;
+    return tool_complain(TOOL_SYSTEM, "cannot write: %s", strerror(output_err));
 }

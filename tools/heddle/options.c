@@ -51,7 +51,8 @@ const char *options_nearest(const char *text, const char *const *names)
             best_distance = d;
         }
     }
-    return best;
+    const size_t length = strlen(text);
+    return best_distance <= (length < 6 ? 1 : length / 3) ? best : NULL;
 }
 
 bool options_number(const char *text, uint64_t *value)
@@ -104,12 +105,17 @@ static bool parse_range(const char *text, struct range *range)
     return true;
 }
 
-static const char *expected(enum option_kind kind)
+/* What the value should be; `text` is what it is, and may be NULL. */
+static const char *expected(enum option_kind kind, const char *text)
 {
+    const bool number = text && *text && text[strspn(text, "0123456789.")] == 0;
     switch (kind) {
-    case OPTION_NUMBER: return "a number";
-    case OPTION_TIME: return "a time such as 10s, 500ms or 2m";
-    case OPTION_RANGE: return "a number, or two as in 5..9";
+    case OPTION_NUMBER: return number ? "a whole number below 2^64" : "a number";
+    case OPTION_TIME:
+        return number ? "a time of at most 2000000h" : "a time such as 10s, 500ms or 2m";
+    case OPTION_RANGE:
+        return number ? "a number from 1 on, or two in order as in 5..9, both below 2^64"
+                      : "a number, or two as in 5..9";
     case OPTION_FLAG:
     case OPTION_TEXT: break;
     }
@@ -137,9 +143,11 @@ static int unknown(const struct option_spec *options, const char *command, const
         names[i + 1] = options[i].name;
         names[i + 2] = NULL;
     }
-    fprintf(stderr, "heddle %s: there is no option --%s; did you mean --%s?%s\n", command, name,
-            options_nearest(name, names),
-            after_program ? " (Options of the program itself go after --.)" : "");
+    const char *nearest = options_nearest(name, names);
+    fprintf(stderr, "heddle %s: there is no option --%s; ", command, name);
+    if (nearest) fprintf(stderr, "did you mean --%s?", nearest);
+    else fprintf(stderr, "see `heddle help %s`", command);
+    fprintf(stderr, "%s\n", after_program ? " (Options of the program itself go after --.)" : "");
     return -1;
 }
 
@@ -175,10 +183,10 @@ static int parse_one(const struct option_spec *options, const char *command, cha
         fprintf(stderr, "heddle %s: --%s takes no value\n", command, option->name);
     } else if (!text) {
         fprintf(stderr, "heddle %s: --%s wants %s\n", command, option->name,
-                expected(option->kind));
+                expected(option->kind, NULL));
     } else if (!store(option, text)) {
         fprintf(stderr, "heddle %s: --%s wants %s, not '%s'\n", command, option->name,
-                expected(option->kind), text);
+                expected(option->kind, text), text);
     } else {
         return equals ? 1 : 2;
     }

@@ -51,7 +51,8 @@ int options_parse(const struct option_spec *options, const char *command, char *
 /* How many operands there are is wrong: say so. Returns TOOL_USAGE. */
 int options_refuse(const char *command, const char *what);
 
-/* The name in the list, which ends with NULL, that takes the fewest changes to get to. */
+/* The name in the list, which ends with NULL, that takes the fewest changes to get to; NULL if all
+ * take more than a third of the text. */
 const char *options_nearest(const char *text, const char *const *names);
 
 /* Text as a number, decimal or 0x; as a time in nanoseconds. */

@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "json.h"
 #include "tool.h"
 
 /* After which a program that does not heed SIGTERM gets SIGKILL. */
@@ -102,6 +101,7 @@ int program_run(const struct launch *launch, struct ending *ending)
     const char **env = environment(launch);
     if (!env) return -ENOMEM;
     options.env = env;
+    options.dir = launch->dir;
     options.kill_grace_ns = KILL_GRACE_NS;
     direct(&options, launch->streams);
     hd_child *child;
@@ -130,6 +130,13 @@ const char *program_ending(const struct ending *ending, char *text, size_t size)
 
 int program_refused(char *const *argv, int err)
 {
+    char here[PROGRAM_PATH_MAX];
+    const bool bare = !strchr(argv[0], '/');
+    if (bare && (size_t)snprintf(here, sizeof(here), "./%s", argv[0]) < sizeof(here) &&
+        access(here, X_OK) == 0) {
+        return tool_complain(TOOL_NO_PROGRAM, "cannot run %s, which is looked for in PATH: %s; did"
+                             " you mean %s?", argv[0], strerror(-err), here);
+    }
     return tool_complain(TOOL_NO_PROGRAM, "cannot run %s: %s", argv[0], strerror(-err));
 }
 
@@ -176,7 +183,7 @@ const char *program_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static void word(FILE *out, const char *text)
+void program_print_word(FILE *out, const char *text)
 {
     static const char safe[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                "_./:=,@%+-";
@@ -197,11 +204,11 @@ static void command(FILE *out, const char *const *env, char *const *argv)
     for (; *env; env++) {
         const char *value = strchr(*env, '=') + 1;
         fprintf(out, "%.*s", (int)(value - *env), *env);
-        word(out, value);
+        program_print_word(out, value);
         fputc(' ', out);
     }
     for (; *argv; argv++) {
-        word(out, *argv);
+        program_print_word(out, *argv);
         if (argv[1]) fputc(' ', out);
     }
 }
@@ -235,55 +242,10 @@ char *program_slurp(const char *path)
     return text;
 }
 
-char **program_of_log(const char *log, char **given, char ***owned)
-{
-    char path[PROGRAM_PATH_MAX];
-    *owned = NULL;
-    if (given[0]) return given;
-    if ((size_t)snprintf(path, sizeof(path), "%s.meta", log) < sizeof(path)) {
-        char *text = program_slurp(path);
-        if (text) *owned = json_read_list(text, "argv");
-        free(text);
-    }
-    if (*owned && (*owned)[0]) return *owned;
-    free(*owned);
-    *owned = NULL;
-    tool_complain(0, "%s.meta does not say which program it was; put -- PROGRAM ARGS... at the end",
-                  log);
-    return NULL;
-}
-
 bool program_is_file(const char *path)
 {
     struct stat about;
     return stat(path, &about) == 0 && S_ISREG(about.st_mode);
-}
-
-/* The object at its beginning, as it is, with one more entry. */
-static void write_signed(const char *path, const char *text, char *const *argv)
-{
-    const char *end = strrchr(text, '}');
-    FILE *out = end ? fopen(path, "we") : NULL;
-    if (!out) return; /* People can still name the program. */
-    struct json json = {.out = out, .depth = 1, .exact = true};
-    fprintf(out, "%.*s, ", (int)(end - text), text);
-    json_open(&json, "argv", '[');
-    for (; *argv; argv++) json_text(&json, NULL, *argv);
-    json_close(&json, ']');
-    fputs("}\n", out);
-    fclose(out);
-}
-
-void program_sign_log(const char *log, char *const *argv)
-{
-    char path[PROGRAM_PATH_MAX];
-    if (!program_is_file(log)) return; /* Beside a device there is no place for it. */
-    if ((size_t)snprintf(path, sizeof(path), "%s.meta", log) >= sizeof(path)) return;
-    char *text = program_slurp(path);
-    char **known = text ? json_read_list(text, "argv") : NULL;
-    if (!known) write_signed(path, text ? text : "{\"recorded\": true}", argv);
-    free(known);
-    free(text);
 }
 
 int program_check_output(const char *path)
@@ -309,15 +271,25 @@ int program_check_output(const char *path)
 
 static char scratch[PROGRAM_PATH_MAX / 2];
 
-/* What is still there of programs that were run, and of what they forked, writes no more. */
-static void end_orphans(void)
+static void end_children_of(const char *thread)
 {
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+    char path[300];
+    snprintf(path, sizeof(path), "/proc/self/task/%s/children", thread);
     FILE *file = fopen(path, "r");
     if (!file) return; /* The kernel does not tell. */
     for (int child; fscanf(file, "%d", &child) == 1;) kill(child, SIGKILL);
     fclose(file);
+}
+
+/* What is still there of programs that were run, and of what they forked, writes no more. */
+static void end_orphans(void)
+{
+    DIR *threads = opendir("/proc/self/task");
+    if (!threads) return;
+    for (const struct dirent *entry; (entry = readdir(threads));) {
+        if (entry->d_name[0] != '.') end_children_of(entry->d_name);
+    }
+    closedir(threads);
     while (waitpid(-1, NULL, 0) > 0) continue;
 }
 
@@ -331,6 +303,23 @@ static void scratch_remove(void)
     }
     closedir(dir);
     rmdir(scratch);
+}
+
+/* Nobody reads what we say any more: end as others do then, but leave nothing behind. The signal
+ * comes inside a write of our own, so that whatever that does not hold can be used. */
+static void end_by_pipe(int signal)
+{
+    scratch_remove();
+    raise(signal); /* SA_RESETHAND, and blocked until we return */
+}
+
+static void need_removal(void)
+{
+    const struct sigaction action = {.sa_handler = end_by_pipe, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction before;
+    /* Where it is ignored the write fails, which is said. */
+    if (sigaction(SIGPIPE, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return;
+    sigaction(SIGPIPE, &action, NULL);
 }
 
 /* Programs get these paths in lists apart by blanks. */
@@ -350,6 +339,7 @@ int scratch_path(char path[static PROGRAM_PATH_MAX], const char *name)
             return -errno;
         }
         prctl(PR_SET_CHILD_SUBREAPER, 1); /* Children of programs that end become ours. */
+        need_removal();
         if (atexit(scratch_remove) != 0) {
             scratch_remove();
             return -ENOMEM;

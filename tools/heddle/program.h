@@ -19,6 +19,7 @@ enum program_streams {
 
 struct launch {
     char *const *argv;
+    const char *dir;    /* where; NULL: here */
     const char *env[6]; /* "NAME=VALUE" to add, NULL */
     enum program_streams streams;
     void (*started)(pid_t pid); /* told when it runs; NULL */
@@ -54,15 +55,11 @@ bool program_plausible(const char *path);
 /* The last part of a path. */
 const char *program_name(const char *path);
 
+/* One word, as a shell reads it. */
+void program_print_word(FILE *out, const char *text);
+
 /* Variables and arguments as a shell reads them; to be freed. NULL for want of memory. */
 char *program_command_text(const char *const *env, char *const *argv);
-
-/* The program of a log: the one that was given, or the one that FILE.meta names, which is then in
- * *owned, to be freed. NULL after saying that neither is known. */
-char **program_of_log(const char *log, char **given, char ***owned);
-
-/* Put the program and its arguments into FILE.meta, for program_of_log(), unless they are there. */
-void program_sign_log(const char *log, char *const *argv);
 
 /* Whether something can be recorded there, which is better known before it is looked for; NULL is
  * fine. Returns 0, or TOOL_SYSTEM after saying why not. */

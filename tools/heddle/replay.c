@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -15,6 +16,7 @@
 
 #include "compare.h"
 #include "program.h"
+#include "sidecar.h"
 #include "tool.h"
 
 static struct {
@@ -34,10 +36,10 @@ static const struct option_spec replay_options[] = {
 
 struct replaying {
     const char *log;
-    char **argv;
+    struct origin origin;
     uint64_t until; /* 0: the end */
     bool cut;       /* the log has no end: the program may have died, and may do so again */
-    char replay[PROGRAM_PATH_MAX + 16], stop[40]; /* variables */
+    char replay[PATH_MAX + 16], stop[40]; /* variables */
 };
 
 /* ---- the last stop ---- */
@@ -102,15 +104,17 @@ static int choose_stop(struct replaying *r, uint64_t steps)
 static int become_gdb(struct replaying *r)
 {
     size_t count = 0;
-    while (r->argv[count]) count++;
+    char **program = r->origin.argv;
+    while (program[count]) count++;
     static const char *const begin[] = {"gdb", "-q", "-ex", "run", "--args"};
     const size_t before = sizeof(begin) / sizeof(begin[0]);
     const char **argv = calloc(before + count + 1, sizeof(*argv));
     if (!argv) return tool_complain(TOOL_SYSTEM, "out of memory");
     memcpy(argv, begin, sizeof(begin));
-    memcpy(argv + before, r->argv, count * sizeof(*argv));
+    memcpy(argv + before, program, count * sizeof(*argv));
     program_clear_environment();
     int err = putenv(r->replay) != 0 || putenv(r->stop) != 0 ? ENOMEM : 0;
+    if (!err && r->origin.dir && chdir(r->origin.dir) != 0) err = errno;
     if (!err) {
         execvp(argv[0], (char *const *)argv);
         err = errno;
@@ -129,26 +133,21 @@ static void say_stop(pid_t pid)
 static int run_stopping(void *arg)
 {
     struct replaying *r = arg;
-    const struct launch launch = {.argv = r->argv,
+    const struct launch launch = {.argv = r->origin.argv,
+                                  .dir = r->origin.dir,
                                   .env = {r->replay, r->stop},
                                   .started = say_stop};
     struct ending ending;
     char how[80];
     const int err = program_run(&launch, &ending);
     if (err == -ECANCELED) return TOOL_INTERRUPTED;
-    if (err) return program_refused(r->argv, err);
-    tool_complain(0, "%s has ended: %s", r->argv[0], program_ending(&ending, how, sizeof(how)));
+    if (err) return sidecar_refused(&r->origin, err);
+    tool_complain(0, "%s has ended: %s", r->origin.argv[0],
+                  program_ending(&ending, how, sizeof(how)));
     return TOOL_FINE;
 }
 
 /* ---- checking ---- */
-
-/* Whether they differ in nothing but that the recorded one was cut. */
-static bool went_further(const struct comparison *c)
-{
-    const hd_log_info *about = hd_log_about(c->a);
-    return !about->complete && c->sequence == about->events + 1;
-}
 
 /* The verdict that the log ends with; copied. */
 static void find_verdict(hd_log *log, hd_verdict *verdict, char *text, size_t size)
@@ -163,65 +162,113 @@ static void find_verdict(hd_log *log, hd_verdict *verdict, char *text, size_t si
     snprintf(text, size, "%s", event.text);
 }
 
-static void report(const struct replaying *r, const struct comparison *c,
-                   const struct ending *ending)
-{
-    char message[HD_MESSAGE_MAX + 8];
+struct outcome {
+    struct comparison comparison;
+    struct log_end end;    /* of the log */
+    struct ending ending;  /* of the program, now */
+    bool lives;            /* it died when it was recorded, and does not now */
     hd_verdict verdict;
-    find_verdict(c->a, &verdict, message, sizeof(message));
-    if (WIFSIGNALED(ending->status)) { /* Then it had no time to record that. */
-        verdict = HD_VERDICT_CRASH;
-        program_ending(ending, message, sizeof(message));
+    char message[HD_MESSAGE_MAX + 8];
+};
+
+/* What came of it. Whoever dies has no time to record that. */
+static void judge(struct outcome *o)
+{
+    struct comparison *c = &o->comparison;
+    const bool died = !hd_log_about(c->b)->complete;
+    /* Where the log was cut the replay cannot but go on. */
+    if (c->sequence && compare_is_cut(c->a, c->sequence)) {
+        c->sequence = 0;
+        c->differ = c->headers;
     }
+    find_verdict(c->a, &o->verdict, o->message, sizeof(o->message));
+    if (WIFSIGNALED(o->ending.status) || (o->end.died && died)) {
+        o->verdict = HD_VERDICT_CRASH;
+        program_ending(&o->ending, o->message, sizeof(o->message));
+    }
+    o->lives = o->end.died && (!died || o->ending.status != o->end.ending.status);
+    if (o->lives) c->differ = true;
+}
+
+static void report_json(const struct replaying *r, const struct outcome *o)
+{
+    struct json json = {.out = stdout};
+    json_open(&json, NULL, '{');
+    json_text(&json, "log", r->log);
+    json_number(&json, "events", hd_log_about(o->comparison.a)->events);
+    compare_json(&o->comparison, &json);
+    json_text(&json, "verdict", hd_verdict_name(o->verdict));
+    json_text(&json, "message", o->message);
+    json_text(&json, "damage", o->end.damage);
+    json_close(&json, '}');
+}
+
+static void report(const struct replaying *r, const struct outcome *o)
+{
+    const struct comparison *c = &o->comparison;
     const uint64_t events = hd_log_about(c->a)->events;
-    if (options.json) {
-        struct json json = {.out = stdout};
-        json_open(&json, NULL, '{');
-        json_text(&json, "log", r->log);
-        json_number(&json, "events", events);
-        compare_json(c, &json);
-        json_text(&json, "verdict", hd_verdict_name(verdict));
-        json_text(&json, "message", message);
-        json_close(&json, '}');
-        return;
-    }
+    const char *colon = o->message[0] ? ": " : "";
+    char how[80];
     if (c->sequence) {
         compare_print(c, stdout, r->log, "the replay");
-        return;
+    } else if (o->end.damage) {
+        printf("%s: replayed as far as it can be read, %" PRIu64 " events\n", r->log, events);
+    } else if (o->lives) {
+        printf("%s: replayed as recorded, %" PRIu64 " events, but then the program does not die as"
+               " it did (%s): %s\n", r->log, events, o->end.how,
+               program_ending(&o->ending, how, sizeof(how)));
+    } else {
+        if (c->headers) tool_complain(0, "the program is not the one it was, but does the same");
+        printf("%s: replayed as recorded, %" PRIu64 " events; %s%s%s\n", r->log, events,
+               hd_verdict_name(o->verdict), colon, o->message);
     }
-    if (c->headers) tool_complain(0, "the program is not the one it was, but does the same");
-    printf("%s: replayed as recorded, %" PRIu64 " events; %s%s%s\n", r->log, events,
-           hd_verdict_name(verdict), message[0] ? ": " : "", message);
+}
+
+/* Compare the log with that of the replay. Returns an exit code. */
+static int check(const struct replaying *r, const char *replayed, struct outcome *o)
+{
+    struct comparison *c = &o->comparison;
+    int status = compare_logs(c, r->log, replayed);
+    if (!status) {
+        sidecar_look(&o->end, c->a, r->log);
+        judge(o);
+        if (o->end.damage) status = sidecar_warn(c->a, r->log);
+        if (c->sequence || o->lives) status = TOOL_DIVERGED;
+        if (options.json) report_json(r, o);
+        else report(r, o);
+    }
+    compare_end(c);
+    return status;
 }
 
 static int run_checking(void *arg)
 {
     struct replaying *r = arg;
+    static struct outcome outcome;
     char path[PROGRAM_PATH_MAX], record[PROGRAM_PATH_MAX + 16];
     int err = scratch_path(path, "replayed.hdlog");
     if (err) return tool_complain(TOOL_SYSTEM, "no scratch files: %s", strerror(-err));
     snprintf(record, sizeof(record), "HEDDLE_LOG=%s", path);
-    const struct launch launch = {.argv = r->argv,
+    const struct launch launch = {.argv = r->origin.argv,
+                                  .dir = r->origin.dir,
                                   .env = {r->replay, record, r->cut ? "HEDDLE_LOG_SYNC=1" : NULL},
                                   .streams = options.json ? PROGRAM_SHOWN_2 : PROGRAM_SHOWN};
-    struct ending ending;
-    err = program_run(&launch, &ending);
+    err = program_run(&launch, &outcome.ending);
     if (err == -ECANCELED) return TOOL_INTERRUPTED;
-    if (err) return program_refused(r->argv, err);
-    if (access(path, F_OK) != 0) return program_foreign(r->argv, &ending);
-    struct comparison comparison;
-    int status = compare_logs(&comparison, r->log, path);
-    if (!status && went_further(&comparison)) {
-        comparison.sequence = 0;
-        comparison.differ = comparison.headers;
-    }
-    if (!status) {
-        event_warn(comparison.a, r->log);
-        report(r, &comparison, &ending);
-        if (comparison.sequence) status = TOOL_DIVERGED;
-    }
-    compare_end(&comparison);
-    return status;
+    if (err) return sidecar_refused(&r->origin, err);
+    if (access(path, F_OK) != 0) return program_foreign(r->origin.argv, &outcome.ending);
+    return check(r, path, &outcome);
+}
+
+/* The log's name for the program, which may run elsewhere. Returns 0 or an exit code. */
+static int name_log(struct replaying *r)
+{
+    char real[PATH_MAX];
+    const char *name = r->origin.dir ? realpath(r->log, real) : r->log;
+    if (!name) return tool_complain(TOOL_BAD_LOG, "cannot read %s: %s", r->log, strerror(errno));
+    snprintf(r->replay, sizeof(r->replay), "HEDDLE_REPLAY=%s", name);
+    snprintf(r->stop, sizeof(r->stop), "HEDDLE_UNTIL=%" PRIu64, r->until);
+    return 0;
 }
 
 static int replay_command(struct arguments *arguments)
@@ -239,14 +286,11 @@ static int replay_command(struct arguments *arguments)
     hd_log_close(log);
     status = choose_stop(&r, steps);
     if (status) return status;
-    snprintf(r.replay, sizeof(r.replay), "HEDDLE_REPLAY=%s", r.log);
-    snprintf(r.stop, sizeof(r.stop), "HEDDLE_UNTIL=%" PRIu64, r.until);
-    char **recorded;
-    r.argv = program_of_log(r.log, arguments->operands + 1, &recorded);
-    if (!r.argv) return TOOL_NO_PROGRAM;
-    if (r.until && options.gdb) status = become_gdb(&r);
-    else status = tool_run(r.until ? run_stopping : run_checking, &r);
-    free(recorded);
+    status = sidecar_program(&r.origin, r.log, arguments->operands + 1);
+    if (!status) status = name_log(&r);
+    if (!status && r.until && options.gdb) status = become_gdb(&r);
+    else if (!status) status = tool_run(r.until ? run_stopping : run_checking, &r);
+    sidecar_forget(&r.origin);
     return status;
 }
 

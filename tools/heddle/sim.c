@@ -10,12 +10,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "json.h"
 #include "program.h"
 #include "progress.h"
+#include "sidecar.h"
 #include "tool.h"
 
 static struct {
@@ -51,6 +53,7 @@ struct simulation {
     struct failure *failures; /* in the order they were found */
     size_t failed, room;
     int refused;              /* why it cannot be run, -errno */
+    bool through;             /* what is recorded now has died before */
     char said[PROGRAM_SAID_MAX]; /* by the first that failed */
 };
 
@@ -59,9 +62,10 @@ struct variables {
     char seed[40], sampler[300], log[PROGRAM_PATH_MAX + 16], summary[PROGRAM_PATH_MAX + 24];
 };
 
-/* What the program gets; `log` and `summary` may be NULL. */
+/* What the program gets; `log` and `summary` may be NULL. `through`: it dies, so that each event is
+ * to be written at once. */
 static void prepare(struct launch *launch, struct variables *variables, uint64_t seed,
-                    const char *log, const char *summary)
+                    const char *log, const char *summary, bool through)
 {
     unsigned count = 0;
     snprintf(variables->seed, sizeof(variables->seed), "HEDDLE_SEED=%" PRIu64, seed);
@@ -79,6 +83,7 @@ static void prepare(struct launch *launch, struct variables *variables, uint64_t
         snprintf(variables->summary, sizeof(variables->summary), "HEDDLE_SUMMARY=%s", summary);
         launch->env[count++] = variables->summary;
     }
+    if (through) launch->env[count++] = "HEDDLE_LOG_SYNC=1";
     launch->env[count] = NULL;
 }
 
@@ -87,7 +92,7 @@ static char *repeat(const struct simulation *sim, uint64_t seed)
 {
     struct launch launch = {.argv = sim->argv};
     struct variables variables;
-    prepare(&launch, &variables, seed, NULL, NULL);
+    prepare(&launch, &variables, seed, NULL, NULL, false);
     return program_command_text(launch.env, launch.argv);
 }
 
@@ -160,11 +165,56 @@ static void report_one(const struct simulation *sim, uint64_t seed, const struct
         say_summary(summary);
         if (failed(ending)) fprintf(stderr, "  repeat:  %s\n", line ? line : "");
         if (options.output) fprintf(stderr, "  log:     %s\n", options.output);
-        if (failed(ending) && options.output) {
-            fprintf(stderr, "  shrink:  heddle shrink %s\n", options.output);
+        if (WIFEXITED(ending->status) && failed(ending) && options.output) {
+            fputs("  shrink:  heddle shrink ", stderr);
+            program_print_word(stderr, options.output);
+            fputc('\n', stderr);
+        }
+        if (WIFSIGNALED(ending->status) && options.output) {
+            fprintf(stderr, "  note:    its end is lost in the crash; --seeds %" PRIu64 "..%" PRIu64
+                    " records all of it\n", seed, seed);
         }
     }
     free(line);
+}
+
+/* What is no file is written when the run is over: nobody could tell a program that did not run in
+ * sim from one that cannot write there. */
+struct recording {
+    const char *to;              /* NULL: it is not recorded */
+    bool copied;
+    char path[PROGRAM_PATH_MAX]; /* where the program records it */
+    struct stat before;          /* of a file that was there */
+};
+
+static int open_recording(struct recording *recording, const char *to)
+{
+    *recording = (struct recording){.to = to};
+    if (!to) return 0;
+    const bool there = stat(to, &recording->before) == 0;
+    recording->copied = there && !S_ISREG(recording->before.st_mode);
+    if (recording->copied) return scratch_path(recording->path, "sim.hdlog");
+    snprintf(recording->path, sizeof(recording->path), "%s", to);
+    return 0;
+}
+
+/* Whether the program began to write. */
+static bool is_begun(const struct recording *recording)
+{
+    struct stat now;
+    const struct stat *before = &recording->before;
+    if (!recording->to || stat(recording->path, &now) != 0) return false;
+    return recording->copied || now.st_ino != before->st_ino ||
+           memcmp(&now.st_mtim, &before->st_mtim, sizeof(now.st_mtim)) != 0;
+}
+
+/* Returns 0 or an exit code. */
+static int close_recording(const struct recording *recording)
+{
+    if (!recording->to || !recording->copied) return 0;
+    const int err = scratch_keep(recording->path, recording->to);
+    if (!err) return 0;
+    return tool_complain(TOOL_SYSTEM, "cannot write %s: %s", recording->to, strerror(-err));
 }
 
 /* Run one seed, recorded in `log` if that is not NULL. Returns 0 with its figures in *summary, to
@@ -173,17 +223,25 @@ static int run_one(const struct simulation *sim, uint64_t seed, const char *log,
                    enum program_streams streams, struct ending *ending, char **summary)
 {
     char path[PROGRAM_PATH_MAX];
+    struct recording recording;
     int err = scratch_path(path, "summary");
+    if (!err) err = open_recording(&recording, log);
     if (err) return tool_complain(TOOL_SYSTEM, "no scratch files: %s", strerror(-err));
     unlink(path);
     struct variables variables;
     struct launch launch = {.argv = sim->argv, .streams = streams};
-    prepare(&launch, &variables, seed, log, path);
+    prepare(&launch, &variables, seed, log ? recording.path : NULL, path, sim->through);
     err = program_run(&launch, ending);
     if (err == -ECANCELED || (!err && stopped(ending))) return TOOL_INTERRUPTED;
     if (err) return program_refused(sim->argv, err);
     *summary = program_slurp(path);
-    return *summary ? 0 : program_foreign(sim->argv, ending);
+    if (*summary) {
+        const int status = close_recording(&recording);
+        if (status) free(*summary);
+        return status;
+    }
+    /* It has said why it could not go on. */
+    return is_begun(&recording) ? TOOL_SYSTEM : program_foreign(sim->argv, ending);
 }
 
 static int simulate_one(void *arg)
@@ -195,7 +253,8 @@ static int simulate_one(void *arg)
     const int status = run_one(sim, seed, options.output,
                                options.json ? PROGRAM_SHOWN_2 : PROGRAM_SHOWN, &ending, &summary);
     if (status) return status;
-    if (options.output) program_sign_log(options.output, sim->argv);
+    /* If it died, what it had not written yet is lost. */
+    if (options.output) sidecar_sign(options.output, sim->argv, NULL, NULL);
     report_one(sim, seed, &ending, summary);
     free(summary);
     return failed(&ending) ? TOOL_FOUND : TOOL_FINE;
@@ -220,7 +279,7 @@ static void note(struct simulation *sim, uint64_t seed, const struct ending *end
     progress_clear();
     printf("seed %" PRIu64 ": %s\n  repeat:  %s\n", seed, program_ending(ending, how, sizeof(how)),
            line ? line : "");
-    fflush(stdout);
+    tool_flush();
     free(line);
 }
 
@@ -244,7 +303,7 @@ static int simulate_some(void *arg)
         struct variables variables;
         struct ending ending;
         struct launch launch = {.argv = sim->argv, .streams = PROGRAM_GATHERED};
-        prepare(&launch, &variables, seed, NULL, NULL);
+        prepare(&launch, &variables, seed, NULL, NULL, false);
         const int err = program_run(&launch, &ending);
         if (err == -ECANCELED || (!err && stopped(&ending))) {
             say_under_way(sim, seed);
@@ -274,15 +333,16 @@ static int by_seed(const void *a, const void *b)
 }
 
 /* Record the first failure. Returns whether there is such a log now. */
-static bool record(const struct simulation *sim)
+static bool record(struct simulation *sim)
 {
     struct ending ending;
-    char *summary;
+    char *summary = NULL;
+    sim->through = WIFSIGNALED(sim->failures[0].status);
     if (run_one(sim, sim->failures[0].seed, options.output, PROGRAM_GATHERED, &ending, &summary)) {
         return false;
     }
     free(summary);
-    program_sign_log(options.output, sim->argv);
+    sidecar_sign(options.output, sim->argv, NULL, sim->through ? &ending : NULL);
     return true;
 }
 

@@ -47,6 +47,12 @@ bool tool_interrupted(void);
 /* "heddle: " and a line on stderr. Returns `status`. */
 int tool_complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Write what stdout holds back. What goes wrong is said when the tool ends, with another status. */
+void tool_flush(void);
+
+/* What makes a word stand for so many: "s" or "". */
+const char *tool_plural(uint64_t count);
+
 /* CPUs that this process may use. */
 unsigned tool_cpus(void);
 

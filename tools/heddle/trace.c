@@ -39,11 +39,12 @@ struct actor {
 struct trace {
     FILE *out;
     hd_log *log;
+    const char *crash;
     bool color;
     struct names names;
     struct actor *actors; /* by task */
     size_t actor_count, actor_room;
-    uint64_t *guilty;     /* steps that preempted */
+    uint64_t *guilty;     /* steps that preempted, or that time passed before */
     size_t guilty_count, guilty_room;
     uint64_t steps;
     char file[64];           /* the one that all places are in, unless there are more */
@@ -51,6 +52,8 @@ struct trace {
     unsigned columns, width; /* of a column */
     bool rest;               /* the last column is for those without */
 
+    bool passes;             /* time has passed since the last event, though tasks were ready, */
+    int64_t passed_ns;       /* from here on */
     size_t next_guilty;
     uint64_t hidden;         /* steps that were not shown */
     uint64_t running;        /* whose run this is */
@@ -105,9 +108,10 @@ static void note_step(struct trace *t, const hd_log_event *e, uint64_t before, b
     struct actor *actor = find(t, e->task), *other = find(t, before);
     t->steps = e->step;
     if (actor) actor->last = e->step;
-    if (!preempts) return;
+    if (!preempts && !t->passes) return;
+    t->passes = false;
     if (actor) actor->guilty++;
-    if (other) other->guilty++;
+    if (other && preempts) other->guilty++;
     if (!grow(t, (void **)&t->guilty, t->guilty_count, &t->guilty_room, sizeof(*t->guilty))) return;
     t->guilty[t->guilty_count++] = e->step;
 }
@@ -117,6 +121,12 @@ static void note_file(struct trace *t, const char *file)
     if (!file) return;
     if (!t->file[0]) snprintf(t->file, sizeof(t->file), "%s", file);
     else if (strcmp(t->file, file) != 0) t->files = true;
+}
+
+/* Time passes, though tasks are ready. */
+static bool is_pass(const hd_log_event *e)
+{
+    return e->kind == HD_LOG_CHOICE && e->task == 0;
 }
 
 static int survey(struct trace *t)
@@ -129,6 +139,7 @@ static int survey(struct trace *t)
         names_learn(&t->names, &e);
         if (e.kind == HD_LOG_SPAWN || e.kind == HD_LOG_STEP) meet(t, e.task);
         if (e.kind == HD_LOG_CHOICE) preempts = e.b != 0;
+        if (is_pass(&e)) t->passes = true;
         if (e.kind != HD_LOG_STEP) continue;
         note_file(t, e.file);
         note_step(t, &e, before, preempts);
@@ -296,6 +307,17 @@ static void print_switch(struct trace *t, uint64_t from, uint64_t to)
            title(t, to, after, sizeof(after)));
 }
 
+/* What comes next tells how long it was. */
+static void print_pass(struct trace *t, const hd_log_event *next)
+{
+    if (!t->passes) return;
+    t->passes = false;
+    if (!is_shown(t, next->step)) return;
+    end_run(t);
+    end_gap(t);
+    across(t, ">>>", "31;1", "time passes: %.3f ms", (double)(next->time_ns - t->passed_ns) / 1e6);
+}
+
 static void print_step(struct trace *t, const hd_log_event *e, bool preempts)
 {
     char text[sizeof(t->last[0].text)];
@@ -319,7 +341,9 @@ static void print_step(struct trace *t, const hd_log_event *e, bool preempts)
 static void print_wait(struct trace *t, const hd_log_event *e)
 {
     char text[128];
-    int length = snprintf(text, sizeof(text), "waits%s%s", *e->text ? " to " : "", e->text);
+    const bool plain = !strncmp(e->text, "wait ", strlen("wait ")); /* not "waits to wait" */
+    int length = snprintf(text, sizeof(text), "waits%s%s", plain || !*e->text ? "" : " to ",
+                          plain ? e->text + strlen("wait") : e->text);
     if (length >= (int)sizeof(text)) length = (int)sizeof(text) - 1;
     if (e->a) snprintf(text + length, sizeof(text) - (size_t)length, " #%" PRIu64, e->a);
     cell(t, 0, e->task, text);
@@ -403,7 +427,12 @@ static bool is_dull(const struct trace *t, const hd_log_event *e)
 static void print_event(struct trace *t, const hd_log_event *e, bool *preempts)
 {
     const bool ends = e->kind == HD_LOG_ASSERT || e->kind == HD_LOG_VERDICT;
+    print_pass(t, e);
     if (e->kind == HD_LOG_CHOICE) *preempts = e->b != 0;
+    if (is_pass(e)) {
+        t->passes = true;
+        t->passed_ns = e->time_ns;
+    }
     if (e->kind == HD_LOG_CHOICE || e->kind == HD_LOG_DRAW || is_dull(t, e)) return;
     if (!ends && e->kind != HD_LOG_FAULT && !is_shown(t, e->step)) {
         end_run(t);
@@ -424,17 +453,27 @@ static int print_all(struct trace *t)
     hd_log_event e;
     bool preempts = false;
     int got = hd_log_seek(t->log, 1);
+    t->passes = false;
     print_titles(t);
     while (got >= 0 && (got = hd_log_next(t->log, &e)) == 1) print_event(t, &e, &preempts);
     end_run(t);
     end_gap(t);
-    if (!hd_log_about(t->log)->complete) fputs("\nThe log was cut here.\n", t->out);
+    if (hd_log_about(t->log)->complete) return got;
+    if (t->crash) {
+        fputc('\n', t->out);
+        paint(t, "31;1");
+        fprintf(t->out, "ends with the crash of the program: %s", t->crash);
+        paint(t, "0");
+        fputc('\n', t->out);
+    } else {
+        fputs("\nThe log was cut here.\n", t->out);
+    }
     return got;
 }
 
-int trace_print(FILE *out, hd_log *log, int columns, bool color)
+int trace_print(FILE *out, hd_log *log, const char *crash, int columns, bool color)
 {
-    struct trace trace = {.out = out, .log = log, .color = color};
+    struct trace trace = {.out = out, .log = log, .crash = crash, .color = color};
     int got = hd_log_about(log)->events ? survey(&trace) : 0;
     if (got == 0 && trace.actor_count > 0) {
         lay_out(&trace, columns);
@@ -446,10 +485,10 @@ int trace_print(FILE *out, hd_log *log, int columns, bool color)
     return got;
 }
 
-int trace_show(hd_log *log)
+int trace_show(hd_log *log, const char *crash)
 {
     struct winsize size;
     const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
     const bool color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
-    return trace_print(stdout, log, known ? size.ws_col : 100, color);
+    return trace_print(stdout, log, crash, known ? size.ws_col : 100, color);
 }
