@@ -149,7 +149,9 @@ void hdi_thread_join(struct hdi_thread *thread)
     /* The kernel wakes who joins a moment before it has forgotten the thread, and whoever counts
      * threads then (hdi_thread_count()) would look once, too early. */
     const int32_t tid = hdi_load_relaxed(&thread->tid); /* Joining has ordered it. */
+    const int before = errno;
     while (tgkill(getpid(), tid, 0) == 0) sched_yield();
+    errno = before;
 }
 
 int hdi_thread_pin(struct hdi_thread *thread, unsigned cpu)

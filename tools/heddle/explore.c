@@ -306,7 +306,7 @@ static int record(const struct exploration *x, const hd_explore_result *schedule
     char seed[40], sampler[HD_SAMPLER_TEXT_MAX + 32], file[PROGRAM_PATH_MAX + 16];
     snprintf(seed, sizeof(seed), "HEDDLE_SEED=%" PRIu64, schedule->seed);
     snprintf(sampler, sizeof(sampler), "HEDDLE_SAMPLER=%s", schedule->sampler);
-    snprintf(file, sizeof(file), "HEDDLE_LOG=%s", log);
+    snprintf(file, sizeof(file), "HEDDLE_LOG=%.*s", PROGRAM_PATH_MAX, log);
     const struct launch launch = {.argv = x->argv,
                                   .env = {seed, sampler, file, sync ? "HEDDLE_LOG_SYNC=1" : NULL},
                                   .streams = PROGRAM_GATHERED};
