@@ -13,29 +13,58 @@
 
 /* ---- the echo server ---- */
 
-#define SMALL 512        /* an idle connection's buffer, on its stack */
-#define LARGE (32 << 10) /* that of one which has filled the small one */
+#define SMALL 512        /* a connection's own buffer, on its stack */
+#define LARGE (32 << 10) /* what one takes that has filled it, for as long as it echoes */
 
-/* Returns when the connection is over, however it ended. */
-static void echo_all(hd_io conn, char *small, char **large)
+/* Buffers that nobody uses, the last used first: it is still in the cache. */
+struct spare {
+    struct spare *next;
+};
+static _Thread_local struct spare *spares;
+
+static __attribute__((noinline)) void *take_spare(void)
 {
-    char *buffer = small;
-    size_t size = SMALL;
-    for (ssize_t n; (n = hd_read(conn, buffer, size)) > 0;) {
-        if (hd_write_all(conn, buffer, (size_t)n, NULL) != 0) return;
-        if ((size_t)n < size || *large != NULL) continue;
-        buffer = *large = malloc(LARGE);
-        size = LARGE;
-        EXPECT(buffer != NULL);
-    }
+    struct spare *spare = spares;
+    if (spare == NULL) return aligned_alloc(64, LARGE);
+    spares = spare->next;
+    return spare;
+}
+
+/* On another thread, perhaps, than it was taken on. */
+static __attribute__((noinline)) void give_spare(void *buffer)
+{
+    struct spare *spare = buffer;
+    spare->next = spares;
+    spares = spare;
+}
+
+/* Returns how many bytes it echoed; 0: the connection is over, however it ended. */
+static size_t echo_once(hd_io conn, char *buffer, size_t size)
+{
+    const ssize_t n = hd_read(conn, buffer, size);
+    if (n <= 0 || hd_write_all(conn, buffer, (size_t)n, NULL) != 0) return 0;
+    return (size_t)n;
+}
+
+/* A buffer only once there is something to read. */
+static size_t echo_large(hd_io conn)
+{
+    hd_case readable = HD_READABLE(conn);
+    EXPECT(hd_select(&readable, 1) == 0);
+    char *buffer = take_spare();
+    EXPECT(buffer != NULL);
+    const size_t n = echo_once(conn, buffer, LARGE);
+    give_spare(buffer);
+    return n;
 }
 
 static int echo(void *arg)
 {
     const hd_io conn = {(uintptr_t)arg};
-    char small[SMALL], *large = NULL;
-    echo_all(conn, small, &large);
-    free(large);
+    char small[SMALL];
+    size_t n;
+    while ((n = echo_once(conn, small, SMALL)) > 0 && n < SMALL) continue;
+    while (n > 0) n = echo_large(conn);
     MUST(hd_close(conn));
     return 0;
 }

@@ -316,25 +316,12 @@ void hdi_lane_sleep(void *lane, int64_t deadline_ns)
     ((struct hdi_lane *)lane)->kind->sleep(lane, deadline_ns);
 }
 
-/* In the order in which they were told; the LIFO slot is for what the running task wakes. */
-static void submit(struct hdi_worker *worker, struct hdi_wakeups *wakeups)
-{
-    for (struct hd_task *task = wakeups->first, *next; task; task = next) {
-        next = task->next;
-        if (task->home == worker->dispatcher && !task->unusual) {
-            hdi_find_submit_last(worker, task);
-        } else {
-            hdi_sched_submit(task);
-        }
-    }
-}
-
 bool hdi_lane_poll(struct hdi_worker *worker, struct hdi_lane *lane, bool look)
 {
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
     if (lane->outbox) hdi_outbox_send(lane, &wakeups);
     lane->kind->poll(lane, look, &wakeups);
-    submit(worker, &wakeups);
+    hdi_find_submit_told(worker, wakeups.first);
     return wakeups.first != NULL;
 }
 

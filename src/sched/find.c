@@ -136,6 +136,29 @@ void hdi_find_submit_behind(struct hdi_worker *worker, struct hd_task *task)
     }
 }
 
+/* Those for which there was no room in the local queue are older: if new ones went there before
+ * them, they would wait for as long as there is news. */
+void hdi_find_submit_told(struct hdi_worker *worker, struct hd_task *first)
+{
+    struct hd_dispatcher *dispatcher = worker->dispatcher;
+    struct hd_task *batch[HDI_INJECT_BATCH_MAX];
+    unsigned count = 0;
+    for (struct hd_task *task = first, *next; task; task = next) {
+        next = task->next;
+        if (task->home != dispatcher || task->unusual) {
+            hdi_sched_submit(task);
+        } else if (count > 0 || hdi_inject_front(hdi_inject_lengths(&dispatcher->inject)) > 0) {
+            batch[count++] = task;
+        } else {
+            hdi_find_submit_last(worker, task);
+        }
+        if (count == HDI_INJECT_BATCH_MAX || (count > 0 && !next)) {
+            inject(dispatcher, batch, count);
+            count = 0;
+        }
+    }
+}
+
 HDI_ALWAYS_INLINE void submit(struct hd_task *task)
 {
     struct hdi_worker *worker = hdi_worker_self();

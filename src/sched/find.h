@@ -53,6 +53,9 @@ void hdi_find_submit_last(struct hdi_worker *worker, struct hd_task *task);
  * program's. */
 void hdi_find_submit_behind(struct hdi_worker *worker, struct hd_task *task);
 
+/* The same for tasks that a lane tells of together, linked by `next`, in their order. */
+void hdi_find_submit_told(struct hdi_worker *worker, struct hd_task *first);
+
 /* ---- finding ---- */
 
 HDI_ALWAYS_INLINE struct hd_task *hdi_find_lifo(struct hdi_worker *worker)

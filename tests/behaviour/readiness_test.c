@@ -381,3 +381,49 @@ TEST_IO(in_sim_a_wait_without_end_is_seen, options)
     EXPECT_EQ(rt_join(task), -ECANCELED);
     hd_runtime_destroy(runtime);
 }
+
+/* ---- turns ---- */
+
+/* More than a worker's queue has room for, each with a pipe that it fills again for itself. */
+enum { MANY = 400, ROUNDS = 50, LAG_MAX = 8 };
+
+static struct {
+    unsigned rounds[MANY]; /* by each */
+    unsigned at_least[ROUNDS + 1]; /* how many have come so far */
+    unsigned slowest, lag;
+} turns;
+
+static int take_turns(void *arg)
+{
+    const unsigned self = (unsigned)(uintptr_t)arg;
+    hd_io ends[2];
+    char two[2]; /* It asks for more than there is, so it has to wait the next time. */
+    EXPECT_EQ(hd_pipe(ends), 0);
+    while (turns.rounds[self] < ROUNDS) {
+        EXPECT_EQ(hd_write(ends[1], "x", 1), 1);
+        EXPECT_EQ(hd_read(ends[0], two, sizeof(two)), 1);
+        turns.at_least[++turns.rounds[self]]++;
+        while (turns.slowest < ROUNDS && turns.at_least[turns.slowest + 1] == MANY) turns.slowest++;
+        const unsigned lag = turns.rounds[self] - turns.slowest;
+        if (lag > turns.lag) turns.lag = lag;
+    }
+    nets_close(ends[0], ends[1]);
+    return 0;
+}
+
+static int spawn_many(void *arg)
+{
+    static hd_task *many[MANY];
+    (void)arg;
+    memset(&turns, 0, sizeof(turns));
+    for (uintptr_t i = 0; i < MANY; i++) many[i] = rt_spawn(NULL, take_turns, (void *)i);
+    for (unsigned i = 0; i < MANY; i++) EXPECT_EQ(rt_join(many[i]), 0);
+    return 0;
+}
+
+TEST_DRIVERS(those_who_find_no_room_in_the_queue_come_to_their_turn, options)
+{
+    const hd_options own = rt_workers(options, 1);
+    rt_run(spawn_many, NULL, &own);
+    EXPECT(turns.lag <= LAG_MAX);
+}
