@@ -308,22 +308,48 @@ struct hd_task *hdi_find_local(struct hdi_worker *worker)
     return task;
 }
 
+static void relax(unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) hdi_cpu_relax();
+}
+
 /* A LIFO slot is its owner's for the moment, and a thief's look at it stops the
  * owner's CPU. Only a worker that has not begun a task for a while is stuck in one. */
 static struct hd_task *steal_lifo(struct hdi_worker *victim)
 {
     if (!hdi_load_relaxed(&victim->lifo.task)) return NULL;
     const uint64_t polls = hdi_load_relaxed(&victim->counters.polls);
-    for (int i = 0; i < (HDI_MODEL ? 1 : 64); i++) hdi_cpu_relax();
+    relax(HDI_MODEL ? 1 : 64);
     if (hdi_load_relaxed(&victim->counters.polls) != polls) return NULL;
     return hdi_lifo_steal(&victim->lifo);
 }
 
+/* Whether it has few tasks, and is so quick with them that it will be through before a thief has
+ * run one: to steal then costs both more than it saves, and so does looking often. */
+static bool is_brisk(struct hdi_worker *victim)
+{
+    enum { FEW = 16, WINDOW = 8, SOON = 4, REST = 64 }; /* tasks, pauses, windows, pauses */
+    if (victim->queue.shape != HDI_RUNQ_RING) return false;
+    struct hdi_ring *ring = &victim->queue.ring;
+    const uint32_t before = hdi_ring_moves(ring);
+    const unsigned count = hdi_ring_count(ring);
+    if (count == 0 || count > FEW) return false;
+    relax(WINDOW);
+    const uint32_t moved = hdi_ring_moves(ring) - before;
+    if (hdi_ring_count(ring) > (uint64_t)moved * SOON) return false;
+    relax(REST);
+    return true;
+}
+
+/* In the last round whatever there is: the worker parks next. */
 static struct hd_task *steal_from(struct hdi_worker *worker, struct hdi_worker *victim, bool last)
 {
     hdi_count(&worker->counters.steal_attempts);
-    unsigned moved;
-    struct hd_task *task = hdi_runq_steal(&victim->queue, &worker->queue, &moved);
+    unsigned moved = 0;
+    struct hd_task *task = NULL;
+    if (last || !is_brisk(victim)) {
+        task = hdi_runq_steal(&victim->queue, &worker->queue, &moved);
+    }
     if (!task && (task = hdi_jobs_steal(worker, victim))) return task;
     if (!task && last) task = steal_lifo(victim);
     if (task) {

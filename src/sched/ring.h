@@ -134,4 +134,12 @@ static inline unsigned hdi_ring_count(struct hdi_ring *ring)
     return count <= HDI_RING_CAP ? count : HDI_RING_CAP;
 }
 
+/* How many were put in and taken out so far: from one look to the next, the pace of its owner.
+ * Context: any. */
+static inline uint32_t hdi_ring_moves(struct hdi_ring *ring)
+{
+    /* Relaxed: a hint. */
+    return hdi_load_relaxed(&ring->tail) + hdi_ring_real(hdi_load_relaxed(&ring->head));
+}
+
 #endif
