@@ -208,7 +208,7 @@ static int fork_root(void *arg)
  * workers. */
 
 enum way { SERIAL, ONE, TWO, TWICE, WAYS };
-enum { TURNS_MAX = 64, MS_FACTOR = 8 };
+enum { TURNS_MAX = 256, MS_FACTOR = 32 };
 
 static struct {
     work_fn *work;
