@@ -38,6 +38,8 @@
 #define WATCH_MS         20
 #define ENDLESS_NS       (3 * HD_SECOND_NS / 2) /* a schedule that takes so long, */
 #define ENDLESS_TIMES    5                      /* and so much longer than others, does not end */
+#define PATIENCE_NS      (10 * HD_SECOND_NS)    /* the same where there is no limit: */
+#define PATIENCE_TIMES   100                    /* it is given up only then */
 
 static struct explore_options options;
 
@@ -185,21 +187,6 @@ static int run_job(void *arg)
 
 /* ---- schedules that do not end ---- */
 
-/* Sees when each job has ended a schedule, until it is cancelled. */
-static int watch_jobs(void *arg)
-{
-    struct exploration *x = arg;
-    do {
-        for (unsigned i = 0; i < x->job_count; i++) {
-            struct job *job = &x->jobs[i];
-            const uint64_t schedules = job->shared->schedules;
-            if (schedules != job->seen || !job->seen_ns) job->seen_ns = hd_now(NULL);
-            job->seen = schedules;
-        }
-    } while (hd_sleep_ms(WATCH_MS) == 0);
-    return 0;
-}
-
 /* What a schedule takes on average, of those that ended; HD_FOREVER if none did. */
 static int64_t usual_ns(const struct exploration *x)
 {
@@ -213,11 +200,36 @@ static int64_t usual_ns(const struct exploration *x)
 static bool is_endless(const struct exploration *x, const struct job *job)
 {
     const int64_t took_ns = x->ended - job->seen_ns;
-    if (job->err != -ETIMEDOUT || job->result.ended) return false;
+    if (!job->err || job->result.ended) return false;
     return took_ns >= ENDLESS_NS && took_ns / ENDLESS_TIMES >= usual_ns(x);
 }
 
-/* The time is over, and nothing else was found. */
+static bool is_given_up(const struct exploration *x, const struct job *job, int64_t now_ns)
+{
+    const int64_t took_ns = now_ns - job->seen_ns;
+    if (x->options->time.set || job->ended) return false;
+    return took_ns >= PATIENCE_NS && took_ns / PATIENCE_TIMES >= usual_ns(x);
+}
+
+/* Sees when each job has ended a schedule, until it is cancelled; and, if nothing else ends the
+ * round, that one never will. */
+static int watch_jobs(void *arg)
+{
+    struct exploration *x = arg;
+    do {
+        const int64_t now_ns = hd_now(NULL);
+        for (unsigned i = 0; i < x->job_count; i++) {
+            struct job *job = &x->jobs[i];
+            const uint64_t schedules = job->shared->schedules;
+            if (schedules != job->seen || !job->seen_ns) job->seen_ns = now_ns;
+            job->seen = schedules;
+            if (is_given_up(x, job, now_ns)) hd_nursery_cancel(x->round);
+        }
+    } while (hd_sleep_ms(WATCH_MS) == 0);
+    return 0;
+}
+
+/* The round was ended, and nothing else was found. */
 static void judge_endless(struct exploration *x)
 {
     for (unsigned i = 0; i < x->job_count && !x->failed && !tool_interrupted(); i++) {
