@@ -17,7 +17,8 @@ static void move(struct hdi_signature *to, const struct hdi_signature_object *fr
     object->looks = from->looks;
 }
 
-bool hdi_signature_grow(struct hdi_signature *signature)
+/* Make room. Returns false if memory is short. */
+static bool grow(struct hdi_signature *signature)
 {
     struct hdi_signature larger = *signature;
     larger.room = signature->room ? 2 * signature->room : ROOM_FIRST;
@@ -31,4 +32,21 @@ bool hdi_signature_grow(struct hdi_signature *signature)
     free(signature->objects);
     *signature = larger;
     return true;
+}
+
+struct hdi_signature_object *hdi_signature_find_far(struct hdi_signature *signature,
+                                                    const void *object)
+{
+    if (2 * signature->used >= signature->room && !grow(signature)) return NULL;
+    const uint32_t mask = signature->room - 1;
+    for (uint32_t at = hdi_signature_place(object);; at++) {
+        struct hdi_signature_object *found = &signature->objects[at & mask];
+        if (found->round == signature->round) {
+            if (found->object == object) return found;
+            continue;
+        }
+        *found = (struct hdi_signature_object){.object = object, .round = signature->round};
+        signature->used++;
+        return found;
+    }
 }

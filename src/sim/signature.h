@@ -38,9 +38,6 @@ struct hdi_signature {
 
 void hdi_signature_fini(struct hdi_signature *signature);
 
-/* Make room. Returns false if memory is short. */
-bool hdi_signature_grow(struct hdi_signature *signature);
-
 static inline void hdi_signature_begin(struct hdi_signature *signature)
 {
     signature->sum = signature->barrier = 0;
@@ -56,29 +53,30 @@ static inline uint64_t hdi_signature_fold(uint64_t a, uint64_t b)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
+static inline uint32_t hdi_signature_place(const void *object)
+{
+    return (uint32_t)(((uintptr_t)object >> 2) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+}
+
+/* hdi_signature_find() for an object that is not in its first place. */
+struct hdi_signature_object *hdi_signature_find_far(struct hdi_signature *signature,
+                                                    const void *object);
+
+/* Its entry in the table, a new one if need be. Returns NULL if memory is short. */
 static inline struct hdi_signature_object *hdi_signature_find(struct hdi_signature *signature,
                                                               const void *object)
 {
-    if (hdi_unlikely(2 * signature->used >= signature->room) && !hdi_signature_grow(signature)) {
-        return NULL;
+    if (hdi_likely(signature->room > 0)) {
+        const uint32_t at = hdi_signature_place(object) & (signature->room - 1);
+        struct hdi_signature_object *found = &signature->objects[at];
+        if (hdi_likely(found->object == object && found->round == signature->round)) return found;
     }
-    const uint32_t mask = signature->room - 1;
-    uint32_t at = (uint32_t)(((uintptr_t)object >> 2) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
-    for (;; at++) {
-        struct hdi_signature_object *found = &signature->objects[at & mask];
-        if (found->round == signature->round) {
-            if (found->object == object) return found;
-            continue;
-        }
-        *found = (struct hdi_signature_object){.object = object, .round = signature->round};
-        signature->used++;
-        return found;
-    }
+    return hdi_signature_find_far(signature, object);
 }
 
 /* The task with this number takes the step that the actor stands before. */
-static inline void hdi_signature_step(struct hdi_signature *signature, uint32_t number,
-                                      const struct hdi_actor *actor)
+HDI_ALWAYS_INLINE void hdi_signature_step(struct hdi_signature *signature, uint32_t number,
+                                          const struct hdi_actor *actor)
 {
     const uint64_t who = signature->barrier ^ ((uint64_t)number << 32 | actor->steps);
     const bool known = actor->kind != HD_TOUCH_ANY && actor->object;
