@@ -96,6 +96,13 @@ bool hdi_find_news(struct hdi_worker *worker, bool look);
  * it; does nothing to other queues. Context: the sim world's driver. */
 void hdi_find_gather(struct hdi_worker *worker);
 
+/* Whether there is something to be moved. */
+static inline bool hdi_find_would_gather(struct hdi_worker *worker)
+{
+    return hdi_inject_length(&worker->dispatcher->inject) > 0 ||
+           hdi_inject_length(&worker->inbox) > 0;
+}
+
 /* One round of step 6 over at most `scan_max` victims. `last`: also the LIFO slots of
  * workers that seem stuck. */
 struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, bool last);

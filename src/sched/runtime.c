@@ -357,7 +357,7 @@ static void rewind_worker(struct hdi_worker *worker)
 void hdi_runtime_rewind(struct hd_runtime *runtime, uint64_t seed)
 {
     runtime->options.seed = seed;
-    hdi_io_end(runtime);
+    if (runtime->sources) hdi_io_end(runtime); /* One thread takes part: nobody adds any. */
     runtime->world->end(runtime);
     runtime->stdio[0] = runtime->stdio[1] = runtime->stdio[2] = 0;
     hdi_store_relaxed(&runtime->id_next, 1); /* One thread takes part: for all of these. */

@@ -156,6 +156,14 @@ void hdi_schedule_detach(struct hd_runtime *runtime);
 void hdi_schedule_ready(struct hdi_schedule *schedule, struct hd_task *task);
 void hdi_schedule_ended(struct hdi_schedule *schedule, struct hd_task *task, int result);
 
+/* The running fiber leaves, to wait or because it has ended, and another may run at once: who the
+ * driver would run next, taken out of its queue; NULL: the driver is to look. Whether it would run
+ * a task at once that was chosen otherwise. What it would do in between, if that is done.
+ * Context: the running fiber. */
+struct hd_task *hdi_schedule_follow(struct hdi_schedule *schedule, struct hdi_worker *worker);
+bool hdi_schedule_may_follow(struct hdi_schedule *schedule, struct hdi_worker *worker);
+void hdi_schedule_followed(struct hdi_schedule *schedule, struct hdi_worker *worker);
+
 /* Whether a verdict has ended it: nothing runs any more. */
 bool hdi_schedule_over(const struct hdi_schedule *schedule);
 
@@ -203,8 +211,10 @@ struct hdi_thread_wait {
 
 /* sched/spawn.c */
 
-/* Tasks alive: exact when every worker is parked. */
+/* Tasks alive: exact when every worker is parked. The other: while no other thread takes part that
+ * might make or free dispatchers. */
 uint64_t hdi_runtime_alive(struct hd_runtime *runtime);
+uint64_t hdi_runtime_alive_of_one(struct hd_runtime *runtime);
 
 /* Call fn for every live task, with a reference held meanwhile. */
 void hdi_runtime_for_each_task(struct hd_runtime *runtime,

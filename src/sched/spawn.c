@@ -83,11 +83,10 @@ void hdi_sched_free(struct hd_task *task)
 
 /* ---- all tasks ---- */
 
-uint64_t hdi_runtime_alive(struct hd_runtime *runtime)
+uint64_t hdi_runtime_alive_of_one(struct hd_runtime *runtime)
 {
     /* What ended is read before what began, so that 0 means that at some moment in
      * between nothing was alive. */
-    hdi_mutex_lock(&runtime->list);
     uint64_t ended = hdi_load_acquire(&runtime->foreign_completed);
     for (struct hd_dispatcher *d = runtime->dispatchers; d; d = d->next) {
         for (unsigned i = 0; i < hdi_dispatcher_places(d); i++) {
@@ -100,8 +99,15 @@ uint64_t hdi_runtime_alive(struct hd_runtime *runtime)
             begun += hdi_load_acquire(&d->workers[i].counters.submitted);
         }
     }
-    hdi_mutex_unlock(&runtime->list);
     return begun - ended;
+}
+
+uint64_t hdi_runtime_alive(struct hd_runtime *runtime)
+{
+    hdi_mutex_lock(&runtime->list);
+    const uint64_t alive = hdi_runtime_alive_of_one(runtime);
+    hdi_mutex_unlock(&runtime->list);
+    return alive;
 }
 
 struct each {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/mutant.h"
 #include "sched/find.h"
+#include "sched/relay.h"
 #include "sched/runtime.h"
 #include "task/state.h"
 
@@ -180,46 +181,7 @@ void hdi_worker_run_inline(struct hdi_worker *worker, struct hd_task *task)
     hdi_exec_arrived();
 }
 
-/* The task is this worker's to run from now on. */
-HDI_ALWAYS_INLINE void begin_run(struct hdi_worker *worker, struct hd_task *task)
-{
-    if (task->resumes) {
-        task->resumes = false;
-    } else {
-        hdi_transition_to_running(&task->word);
-    }
-    hdi_count_visibly(&worker->counters.polls);
-    hdi_store_stat(&worker->counters.running, task);
-    hdi_digest_add(worker->digest, HDI_EVENT_RUN, task->id << 8 | worker->index);
-    worker->exec.current = task;
-}
-
 /* ---- leaving and ending ---- */
-
-/* Sim: the running fiber leaves, and whoever holds it resumes it. */
-void hdi_worker_switch_to(struct hdi_worker *worker, struct hd_task *task)
-{
-    struct hdi_exec *exec = &worker->exec;
-    struct hd_task *caller = exec->current;
-    if (hdi_unlikely(caller->unusual)) hdi_fiber_leave_unusual(exec, caller);
-    caller->resumes = true;
-    exec->left = caller;
-    exec->after = HDI_AFTER_HOLD;
-    struct hdi_context *to = &exec->context;
-    if (task && task->resumes && !task->unusual && !exec->left_fp) {
-        begin_run(worker, task);
-        to = &task->fiber.context;
-    } else {
-        worker->handed = task;
-    }
-    hdi_context_switch(&caller->fiber.context, to);
-    exec = hdi_exec_self();
-    if (hdi_likely(exec->left && exec->after == HDI_AFTER_HOLD && !exec->left->unusual)) {
-        exec->left = NULL; /* From point to point: there is nothing to be done. */
-    } else {
-        hdi_exec_arrived();
-    }
-}
 
 /* Whatever the common case below leaves out. */
 static __attribute__((noinline)) void settle_unusual(struct hdi_exec *exec)
@@ -418,7 +380,7 @@ void hdi_sched_long_run(struct hdi_exec *exec)
 /* Inlined into the loop, so that the switch inside is the loop's own (ctx/jump.h). */
 HDI_ALWAYS_INLINE void run(struct hdi_worker *worker, struct hd_task *task)
 {
-    begin_run(worker, task);
+    hdi_worker_begin_run(worker, task);
     if (hdi_unlikely(--worker->budget == 0)) {
         run_measured(worker, task);
     } else {
@@ -446,15 +408,14 @@ void hdi_sched_run_now(struct hd_task *task)
     struct hd_task *caller = worker->exec.current;
     worker->nested++;
     worker->quick--;
-    begin_run(worker, task);
+    hdi_worker_begin_run(worker, task);
     run_poll(worker, task);
     worker->nested--;
     worker->exec.current = caller;
     hdi_store_stat(&worker->counters.running, caller);
 }
 
-/* For a task that has not run yet, or that a wake and no decision made ready. */
-static bool can_run_directly(struct hdi_worker *worker, struct hd_task *task)
+bool hdi_worker_can_begin(struct hdi_worker *worker, struct hd_task *task)
 {
     if (task->kind != HDI_TASK_FIBER || (task->unusual & HDI_UNUSUAL_SAVE_FP)) return false;
     return task->fiber.stack || prepare_fiber(worker, task);
@@ -469,15 +430,15 @@ struct hdi_context *hdi_sched_next(struct hdi_exec *exec)
         make_wakeable(worker, exec->left);
         hdi_cpu_relax(); /* A step, at which another may run. */
     }
-    if (worker->quick == 0 || exec->left_fp) return &exec->context;
+    if (worker->quick == 0 || exec->left_fp) return hdi_worker_next_instead(worker);
     struct hd_task *task = hdi_find_own(worker);
     if (!task) return &exec->context;
     worker->quick--;
-    if (hdi_unlikely(!task->resumes || task->unusual) && !can_run_directly(worker, task)) {
+    if (hdi_unlikely(!task->resumes || task->unusual) && !hdi_worker_can_begin(worker, task)) {
         worker->handed = task;
         return &exec->context;
     }
-    begin_run(worker, task);
+    hdi_worker_begin_run(worker, task);
     return &task->fiber.context;
 }
 

@@ -33,7 +33,7 @@ static void add_page(struct hdi_actors *actors, uint32_t at)
 {
     if (at >= actors->page_room) grow(actors, at);
     /* Who had the last number there may have ended before others began. */
-    if (at > 0 && actors->pages[at - 1] && actors->pages[at - 1]->alive == 0) {
+    if (actors->pages[at - 1] && actors->pages[at - 1]->alive == 0) {
         give_back(actors, at - 1);
     }
     struct hdi_actor_page *page = actors->spare;
@@ -43,24 +43,25 @@ static void add_page(struct hdi_actors *actors, uint32_t at)
     actors->pages[at] = page;
 }
 
-struct hdi_actor *hdi_actors_begin(struct hdi_actors *actors, uint32_t number)
+struct hdi_actor_page *hdi_actors_need_far(struct hdi_actors *actors, uint32_t number)
 {
     const uint32_t at = number / HDI_ACTOR_PAGE;
     if (at >= actors->page_room || !actors->pages[at]) add_page(actors, at);
-    struct hdi_actor_page *page = actors->pages[at];
-    struct hdi_actor *actor = &page->actors[number % HDI_ACTOR_PAGE];
-    *actor = (struct hdi_actor){.begun = true};
-    page->alive++;
-    if (number >= actors->count) actors->count = number + 1;
-    return actor;
+    return actors->pages[at];
 }
 
-void hdi_actors_end(struct hdi_actors *actors, uint32_t number)
+struct hdi_actor *hdi_actors_find_far(struct hdi_actors *actors, uint64_t number)
 {
-    struct hdi_actor *actor = hdi_actors_find(actors, number);
-    if (!actor) return;
+    const uint64_t at = number / HDI_ACTOR_PAGE;
+    struct hdi_actor_page *page = at < actors->page_room ? actors->pages[at] : NULL;
+    if (!page) return NULL;
+    struct hdi_actor *actor = &page->actors[number % HDI_ACTOR_PAGE];
+    return actor->begun ? actor : NULL;
+}
+
+void hdi_actors_end_far(struct hdi_actors *actors, uint32_t number)
+{
     const uint32_t at = number / HDI_ACTOR_PAGE;
-    actor->begun = false;
     const bool empty = --actors->pages[at]->alive == 0;
     if (empty && actors->count / HDI_ACTOR_PAGE > at) give_back(actors, at);
 }
@@ -68,11 +69,9 @@ void hdi_actors_end(struct hdi_actors *actors, uint32_t number)
 void hdi_actors_clear(struct hdi_actors *actors)
 {
     const uint32_t used = (actors->count + HDI_ACTOR_PAGE - 1) / HDI_ACTOR_PAGE;
-    for (uint32_t at = 0; at < used; at++) {
-        struct hdi_actor_page *page = actors->pages[at];
-        if (!page) continue;
-        if (at > 0) give_back(actors, at);
-        else if (page->alive > 0) memset(page, 0, sizeof(*page));
+    if (actors->first.alive > 0) memset(&actors->first, 0, sizeof(actors->first));
+    for (uint32_t at = 1; at < used; at++) {
+        if (actors->pages[at]) give_back(actors, at);
     }
     actors->count = 0;
 }

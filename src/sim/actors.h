@@ -4,7 +4,9 @@
  * order of spawns, from 0.
  *
  * A long simulation spawns and ends millions of tasks. So actors stand in pages, and a page whose
- * tasks have all ended is given back; what stays is a pointer for each.
+ * tasks have all ended is given back; what stays is a pointer for each. The first page is part of
+ * the table: most programs that are explored have no second one, and every step of every schedule
+ * looks at some of its actors.
  *
  * Owner  the thread that drives the simulation.
  *
@@ -22,7 +24,8 @@
 enum { HDI_ACTOR_PAGE = 64 };
 
 struct hdi_actor {
-    const void *object;    /* what its next step touches; NULL: unknown */
+    /* Of its next step, while it is ready; of the last, while it runs. */
+    const void *object;    /* what it touches; NULL: unknown */
     const hd_site *site;   /* where; NULL: unknown */
     const void *code;      /* where it goes on: a site, a place in the library, or its function
                             * at first; NULL: unknown. Not a return address (hdi_point) */
@@ -33,6 +36,7 @@ struct hdi_actor {
     bool ready;            /* it can go on, and does not run */
     bool yielded;          /* it gave way by itself, and has not run since */
     uint64_t value;        /* the sampler's own: a priority, a weight */
+    uint64_t unused_[2];   /* up to a power of 2: its place is a shift away from its number */
 };
 
 struct hdi_actor_page {
@@ -42,27 +46,61 @@ struct hdi_actor_page {
 
 /* Zeroed: nobody. */
 struct hdi_actors {
-    struct hdi_actor_page **pages; /* NULL: nobody there yet, or nobody any more */
+    struct hdi_actor_page first;
+    struct hdi_actor_page **pages; /* but for the first; NULL: nobody there yet, or nobody any
+                                    * more */
     uint32_t page_room;
     uint32_t count;               /* one more than the highest number that has begun */
     struct hdi_actor_page *spare; /* one that was given back; NULL: none */
 };
 
-/* The actor of that number. Returns NULL if it has not begun, or has ended. */
-static inline struct hdi_actor *hdi_actors_find(const struct hdi_actors *actors, uint64_t number)
+/* The actor of that number, if it is on the first page; else NULL. */
+static inline struct hdi_actor *hdi_actors_find_near(struct hdi_actors *actors, uint64_t number)
 {
-    const uint64_t at = number / HDI_ACTOR_PAGE;
-    struct hdi_actor_page *page = hdi_likely(at < actors->page_room) ? actors->pages[at] : NULL;
-    if (hdi_unlikely(!page)) return NULL;
-    struct hdi_actor *actor = &page->actors[number % HDI_ACTOR_PAGE];
+    if (hdi_unlikely(number >= HDI_ACTOR_PAGE)) return NULL;
+    struct hdi_actor *actor = &actors->first.actors[number];
     return hdi_likely(actor->begun) ? actor : NULL;
 }
 
-/* A new one, all zero but `begun`. Context: none is found. */
-struct hdi_actor *hdi_actors_begin(struct hdi_actors *actors, uint32_t number);
+/* The same on all the others. */
+struct hdi_actor *hdi_actors_find_far(struct hdi_actors *actors, uint64_t number);
 
-/* Nothing happens if it had not begun. */
-void hdi_actors_end(struct hdi_actors *actors, uint32_t number);
+/* The actor of that number. Returns NULL if it has not begun, or has ended. */
+static inline struct hdi_actor *hdi_actors_find(struct hdi_actors *actors, uint64_t number)
+{
+    return hdi_likely(number < HDI_ACTOR_PAGE) ? hdi_actors_find_near(actors, number)
+                                               : hdi_actors_find_far(actors, number);
+}
+
+/* hdi_actors_begin() and hdi_actors_end() of those that are not on the first page: the page of a
+ * number that begins, and one fewer on it. */
+struct hdi_actor_page *hdi_actors_need_far(struct hdi_actors *actors, uint32_t number);
+void hdi_actors_end_far(struct hdi_actors *actors, uint32_t number);
+
+/* A new one, all zero but `begun`. Context: none is found. */
+static inline struct hdi_actor *hdi_actors_begin(struct hdi_actors *actors, uint32_t number)
+{
+    struct hdi_actor_page *page = hdi_likely(number < HDI_ACTOR_PAGE)
+                                      ? &actors->first
+                                      : hdi_actors_need_far(actors, number);
+    struct hdi_actor *actor = &page->actors[number % HDI_ACTOR_PAGE];
+    *actor = (struct hdi_actor){.begun = true};
+    page->alive++;
+    if (number >= actors->count) actors->count = number + 1;
+    return actor;
+}
+
+/* The actor of that number has ended. */
+static inline void hdi_actors_end(struct hdi_actors *actors, struct hdi_actor *actor,
+                                  uint32_t number)
+{
+    actor->begun = false;
+    if (hdi_likely(number < HDI_ACTOR_PAGE)) {
+        actors->first.alive--;
+    } else {
+        hdi_actors_end_far(actors, number);
+    }
+}
 
 /* Nobody any more. */
 void hdi_actors_clear(struct hdi_actors *actors);

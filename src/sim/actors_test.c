@@ -30,9 +30,7 @@ TEST(who_began_is_found_until_its_end)
     EXPECT(hdi_actors_find(&actors, 999) == NULL); /* on the same page */
     EXPECT(hdi_actors_find(&actors, 500) == NULL); /* on none */
     EXPECT(hdi_actors_find(&actors, UINT64_MAX) == NULL);
-    hdi_actors_end(&actors, 1000);
-    hdi_actors_end(&actors, 1000);
-    hdi_actors_end(&actors, 7);
+    hdi_actors_end(&actors, far, 1000);
     EXPECT(hdi_actors_find(&actors, 1000) == NULL && hdi_actors_find(&actors, 0) == first);
     EXPECT_EQ(actors.count, 1001);
     forget();
@@ -47,7 +45,7 @@ TEST(the_dead_cost_nothing_but_their_pages_places)
         EXPECT(actor->steps == 0 && actor->value == 0 && !actor->ready && actor->begun);
         actor->steps = actor->ready = true;
         actor->value = i;
-        hdi_actors_end(&actors, i);
+        hdi_actors_end(&actors, actor, i);
         EXPECT(pages_in_use() <= 2);
     }
     forget();
@@ -58,8 +56,7 @@ TEST(a_page_is_given_back_when_its_last_number_never_began)
 {
     for (uint32_t i = 0; i < 100 * HDI_ACTOR_PAGE; i++) {
         if (i % HDI_ACTOR_PAGE == HDI_ACTOR_PAGE - 1) continue;
-        (void)hdi_actors_begin(&actors, i);
-        hdi_actors_end(&actors, i);
+        hdi_actors_end(&actors, hdi_actors_begin(&actors, i), i);
     }
     EXPECT(pages_in_use() <= 1);
     forget();
@@ -72,7 +69,7 @@ TEST(cleared_they_begin_anew)
             struct hdi_actor *actor = hdi_actors_begin(&actors, i);
             EXPECT_EQ(actor->steps, 0);
             actor->steps = 5;
-            if (round == 1) hdi_actors_end(&actors, i);
+            if (round == 1) hdi_actors_end(&actors, actor, i);
         }
         hdi_actors_clear(&actors);
         EXPECT_EQ(actors.count, 0);

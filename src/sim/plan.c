@@ -62,7 +62,7 @@ static void begin(struct hdi_sampler *sampler, struct hdi_schedule *schedule, ui
     guide->trace->full = false;
 }
 
-static bool is_done(const struct hdi_schedule *schedule, const struct hdi_block *block)
+static bool is_done(struct hdi_schedule *schedule, const struct hdi_block *block)
 {
     const struct hdi_actor *actor = hdi_actors_find(&schedule->actors, block->task);
     return actor ? actor->steps >= block->upto : block->task < schedule->actors.count;
@@ -77,7 +77,7 @@ static int index_of(struct hd_task *const *ready, unsigned count, uint32_t task)
 }
 
 /* The index of a block's task among those that can go on; -1: it cannot, or has no need. */
-static int can_go_on(const struct hdi_guide *guide, const struct hdi_schedule *schedule, size_t at,
+static int can_go_on(const struct hdi_guide *guide, struct hdi_schedule *schedule, size_t at,
                      struct hd_task *const *ready, unsigned count)
 {
     const struct hdi_block *block = &guide->plan->blocks[at];
@@ -85,7 +85,7 @@ static int can_go_on(const struct hdi_guide *guide, const struct hdi_schedule *s
 }
 
 /* By the plan; -1: it says nothing. */
-static int planned(struct hdi_guide *guide, const struct hdi_schedule *schedule,
+static int planned(struct hdi_guide *guide, struct hdi_schedule *schedule,
                    struct hd_task *const *ready, unsigned count)
 {
     const struct hdi_plan *plan = guide->plan;
@@ -137,6 +137,12 @@ static void spawned(struct hdi_sampler *sampler, struct hdi_actor *actor, uint32
     if (inner && inner->kind->spawned) inner->kind->spawned(inner, actor, number);
 }
 
+static void ended(struct hdi_sampler *sampler, const struct hdi_actor *actor, uint32_t number)
+{
+    struct hdi_sampler *inner = ((struct hdi_guide *)sampler)->inner;
+    if (inner && inner->kind->ended) inner->kind->ended(inner, actor, number);
+}
+
 static void end(struct hdi_sampler *sampler, struct hdi_schedule *schedule)
 {
     struct hdi_sampler *inner = ((struct hdi_guide *)sampler)->inner;
@@ -149,6 +155,7 @@ const struct hdi_sampler_kind hdi_guide_kind = {
     .begin = begin,
     .end = end,
     .spawned = spawned,
+    .ended = ended,
     .pick = pick,
     .stepped = stepped,
 };

@@ -59,6 +59,10 @@ struct hdi_sampler_kind {
     /* A task was spawned; called before it is first among the candidates. NULL: nothing to do. */
     void (*spawned)(struct hdi_sampler *sampler, struct hdi_actor *actor, uint32_t number);
 
+    /* It has ended; `actor` still says what it was. Not called for a task that is dropped, nor for
+     * those that are left when the schedule ends. NULL: nothing to do. */
+    void (*ended)(struct hdi_sampler *sampler, const struct hdi_actor *actor, uint32_t number);
+
     /* Which of these goes on, the running task among them if it can: `running` is its index, or
      * -1, also if it has yielded. */
     unsigned (*pick)(struct hdi_sampler *sampler, struct hdi_schedule *schedule,

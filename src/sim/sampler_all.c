@@ -27,6 +27,7 @@
 #include "base/check.h"
 #include "os/memory.h"
 #include "sim/branch.h"
+#include "sim/schedule.h"
 
 #define BOUND_DEFAULT 2
 #define BOUND_MAX     1000
@@ -351,7 +352,7 @@ static unsigned pick(struct hdi_sampler *sampler, struct hdi_schedule *schedule,
     struct hdi_option *options = all->blind ? NULL : room_for(b, count);
     bool room = options != NULL;
     for (unsigned i = 0; room && i < count; i++) {
-        room = describe(b, &options[i], hdi_schedule_actor(schedule, ready[i]),
+        room = describe(b, &options[i], hdi_schedule_find(schedule, ready[i]),
                         hdi_schedule_number(ready[i]), i);
     }
     uint32_t at = NOTHING;

@@ -54,7 +54,7 @@ struct run {
     bool stuck;
 };
 
-static struct hdi_actor *actor_of(const struct run *run, unsigned task)
+static struct hdi_actor *actor_of(struct run *run, unsigned task)
 {
     return hdi_actors_find(&run->schedule.actors, task);
 }
@@ -157,7 +157,7 @@ static void run_step(struct run *run, unsigned index)
     if (act(run, task)) make_ready(run, task);
 }
 
-static int running_index(const struct run *run)
+static int running_index(struct run *run)
 {
     for (unsigned i = 0; i < run->count; i++) {
         if (run->ready[i] - run->tasks != run->running) continue;

@@ -40,7 +40,9 @@ struct sampler_pct {
     uint32_t learned;              /* of the next one's; 0: `steps` is given, for good */
     uint32_t picks;                /* in this schedule */
     uint32_t next;                 /* the first change point after them; 0: none */
-    uint32_t changes[DEPTH_MAX];   /* [1 .. depth): the pick at which that one happens */
+    uint32_t passed;               /* change points before that */
+    uint64_t changes[DEPTH_MAX];   /* [0 .. depth - 1), in order: the pick at which it happens,
+                                    * times DEPTH_MAX, and its number, from 1 */
     uint32_t lowest;               /* of those that yielded so far; CHANGED: nobody has */
 };
 
@@ -83,11 +85,17 @@ static void destroy(struct hdi_sampler *sampler)
 
 static void find_next(struct sampler_pct *pct)
 {
-    pct->next = 0;
-    for (uint32_t i = 1; i < pct->depth; i++) {
-        const uint32_t at = pct->changes[i];
-        if (at > pct->picks && (pct->next == 0 || at < pct->next)) pct->next = at;
-    }
+    const bool more = pct->passed + 1 < pct->depth;
+    pct->next = more ? (uint32_t)(pct->changes[pct->passed] / DEPTH_MAX) : 0;
+}
+
+/* Into its place among those before it. */
+static void add_change(struct sampler_pct *pct, uint32_t number, uint32_t pick)
+{
+    const uint64_t change = (uint64_t)pick * DEPTH_MAX + number;
+    uint32_t at = number - 1;
+    for (; at > 0 && pct->changes[at - 1] > change; at--) pct->changes[at] = pct->changes[at - 1];
+    pct->changes[at] = change;
 }
 
 static void begin(struct hdi_sampler *sampler, struct hdi_schedule *schedule, uint64_t seed)
@@ -97,9 +105,9 @@ static void begin(struct hdi_sampler *sampler, struct hdi_schedule *schedule, ui
     if (pct->learned) pct->steps = pct->learned;
     hdi_prng_init(&pct->prng, seed);
     for (uint32_t i = 1; i < pct->depth; i++) {
-        pct->changes[i] = 1 + hdi_prng_below(&pct->prng, pct->steps);
+        add_change(pct, i, 1 + hdi_prng_below(&pct->prng, pct->steps));
     }
-    pct->picks = 0;
+    pct->picks = pct->passed = 0;
     pct->lowest = CHANGED;
     find_next(pct);
 }
@@ -144,32 +152,41 @@ static void fall_for_yield(struct sampler_pct *pct, struct hdi_actor *actor)
     set_priority(actor, pct->lowest);
 }
 
-static unsigned highest(struct sampler_pct *pct, struct hdi_schedule *schedule,
-                        struct hd_task *const *ready, unsigned count)
+HDI_ALWAYS_INLINE unsigned highest(struct sampler_pct *pct, struct hdi_schedule *schedule,
+                                   struct hd_task *const *ready, unsigned count, bool small)
 {
     unsigned best = 0;
     int64_t best_priority = -1;
     for (unsigned i = 0; i < count; i++) {
-        struct hdi_actor *actor = hdi_schedule_find(schedule, ready[i]);
-        if (actor->yielded) fall_for_yield(pct, actor);
-        if (priority_of(actor) <= best_priority) continue;
-        best_priority = priority_of(actor);
-        best = i;
+        struct hdi_actor *actor = hdi_schedule_candidate(schedule, ready[i], small);
+        if (hdi_unlikely(actor->yielded)) fall_for_yield(pct, actor);
+        const int64_t priority = priority_of(actor);
+        best = priority > best_priority ? i : best;
+        best_priority = priority > best_priority ? priority : best_priority;
     }
     return best;
 }
 
 /* Who would go on falls, once for each change point that is here. */
 static void change(struct sampler_pct *pct, struct hdi_schedule *schedule,
-                   struct hd_task *const *ready, unsigned count)
+                   struct hd_task *const *ready, unsigned count, bool small)
 {
-    for (uint32_t i = 1; i < pct->depth; i++) {
-        if (pct->changes[i] != pct->picks) continue;
-        const unsigned best = highest(pct, schedule, ready, count);
-        struct hdi_actor *actor = hdi_schedule_find(schedule, ready[best]);
-        if (priority_of(actor) > CHANGED + i) set_priority(actor, CHANGED + i);
+    for (; pct->next == pct->picks; find_next(pct)) {
+        const uint32_t number = (uint32_t)(pct->changes[pct->passed++] % DEPTH_MAX);
+        const unsigned best = highest(pct, schedule, ready, count, small);
+        struct hdi_actor *actor = hdi_schedule_candidate(schedule, ready[best], small);
+        if (priority_of(actor) > CHANGED + number) set_priority(actor, CHANGED + number);
     }
-    find_next(pct);
+}
+
+/* Where there is more to it. */
+static __attribute__((noinline)) unsigned pick_slowly(struct sampler_pct *pct,
+                                                      struct hdi_schedule *schedule,
+                                                      struct hd_task *const *ready, unsigned count)
+{
+    const bool small = hdi_schedule_is_small(schedule);
+    if (pct->picks == pct->next) change(pct, schedule, ready, count, small);
+    return highest(pct, schedule, ready, count, small);
 }
 
 static unsigned pick(struct hdi_sampler *sampler, struct hdi_schedule *schedule,
@@ -177,8 +194,10 @@ static unsigned pick(struct hdi_sampler *sampler, struct hdi_schedule *schedule,
 {
     (void)running;
     struct sampler_pct *pct = (struct sampler_pct *)sampler;
-    if (hdi_unlikely(++pct->picks == pct->next)) change(pct, schedule, ready, count);
-    return highest(pct, schedule, ready, count);
+    if (hdi_unlikely(++pct->picks == pct->next || !hdi_schedule_is_small(schedule))) {
+        return pick_slowly(pct, schedule, ready, count);
+    }
+    return highest(pct, schedule, ready, count, true);
 }
 
 static int text(const struct hdi_sampler *sampler, char *to, size_t size)

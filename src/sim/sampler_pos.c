@@ -39,10 +39,10 @@ static void begin(struct hdi_sampler *sampler, struct hdi_schedule *schedule, ui
 
 /* An actor's value: the priority above, and below the steps it had taken when that was drawn; if it
  * has taken more, the priority is of an earlier step. */
-static void draw(struct sampler_pos *pos, struct hdi_actor *actor)
+HDI_ALWAYS_INLINE void draw(struct sampler_pos *pos, struct hdi_actor *actor)
 {
     uint32_t priority;
-    if (actor->yielded) {
+    if (hdi_unlikely(actor->yielded)) {
         if (pos->lowest > 0) pos->lowest--;
         priority = pos->lowest;
     } else {
@@ -57,16 +57,41 @@ static void spawned(struct hdi_sampler *sampler, struct hdi_actor *actor, uint32
     draw((struct sampler_pos *)sampler, actor);
 }
 
-static void draw_again(struct sampler_pos *pos, struct hdi_schedule *schedule,
-                       struct hd_task *const *ready, unsigned count, unsigned taken)
+HDI_ALWAYS_INLINE void draw_again(struct sampler_pos *pos, struct hdi_schedule *schedule,
+                                  struct hd_task *const *ready, unsigned count, unsigned taken,
+                                  bool small)
 {
-    const struct hdi_actor *step = hdi_schedule_find(schedule, ready[taken]);
-    if (!step->object) return;
+    const struct hdi_actor *step = hdi_schedule_candidate(schedule, ready[taken], small);
+    const void *object = step->object;
+    if (!object) return;
     for (unsigned i = 0; i < count; i++) {
-        struct hdi_actor *other = hdi_schedule_find(schedule, ready[i]);
-        if (i == taken || other->object != step->object || other->yielded) continue;
+        struct hdi_actor *other = hdi_schedule_candidate(schedule, ready[i], small);
+        if (other->object != object || other == step || other->yielded) continue;
         if (hdi_actors_depend(step, other)) draw(pos, other);
     }
+}
+
+HDI_ALWAYS_INLINE unsigned pick_by(struct sampler_pos *pos, struct hdi_schedule *schedule,
+                                   struct hd_task *const *ready, unsigned count, bool small)
+{
+    unsigned best = 0;
+    int64_t best_priority = -1;
+    for (unsigned i = 0; i < count; i++) {
+        struct hdi_actor *actor = hdi_schedule_candidate(schedule, ready[i], small);
+        if ((uint32_t)actor->value != actor->steps) draw(pos, actor);
+        const int64_t priority = (int64_t)(actor->value >> 32);
+        best = priority > best_priority ? i : best;
+        best_priority = priority > best_priority ? priority : best_priority;
+    }
+    draw_again(pos, schedule, ready, count, best, small);
+    return best;
+}
+
+static __attribute__((noinline)) unsigned pick_far(struct sampler_pos *pos,
+                                                   struct hdi_schedule *schedule,
+                                                   struct hd_task *const *ready, unsigned count)
+{
+    return pick_by(pos, schedule, ready, count, false);
 }
 
 static unsigned pick(struct hdi_sampler *sampler, struct hdi_schedule *schedule,
@@ -74,17 +99,8 @@ static unsigned pick(struct hdi_sampler *sampler, struct hdi_schedule *schedule,
 {
     (void)running;
     struct sampler_pos *pos = (struct sampler_pos *)sampler;
-    unsigned best = 0;
-    int64_t best_priority = -1;
-    for (unsigned i = 0; i < count; i++) {
-        struct hdi_actor *actor = hdi_schedule_find(schedule, ready[i]);
-        if ((uint32_t)actor->value != actor->steps) draw(pos, actor);
-        const int64_t priority = (int64_t)(actor->value >> 32);
-        best = priority > best_priority ? i : best;
-        best_priority = priority > best_priority ? priority : best_priority;
-    }
-    draw_again(pos, schedule, ready, count, best);
-    return best;
+    return hdi_likely(hdi_schedule_is_small(schedule)) ? pick_by(pos, schedule, ready, count, true)
+                                                       : pick_far(pos, schedule, ready, count);
 }
 
 const struct hdi_sampler_kind hdi_sampler_pos = {

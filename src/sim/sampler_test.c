@@ -98,13 +98,10 @@ static void take(struct run *run, int task)
 static int run_program(struct run *run, struct hdi_sampler *sampler, const struct program *program,
                        uint64_t seed, int max)
 {
-    static struct hdi_actor_page page, *pages[] = {&page};
-    memset(&page, 0, sizeof(page));
     memset(run, 0, offsetof(struct run, sequence));
     run->length = 0;
     run->program = program;
     run->schedule.sampler = sampler;
-    run->schedule.actors = (struct hdi_actors){.pages = pages, .page_room = 1};
     if (sampler->kind->begin) sampler->kind->begin(sampler, &run->schedule, seed);
     for (int i = 0; i < program->started; i++) start(run, i);
     int last = -1;
@@ -112,7 +109,7 @@ static int run_program(struct run *run, struct hdi_sampler *sampler, const struc
         int running = -1;
         for (unsigned i = 0; i < run->count; i++) {
             if (run->ready[i] != &run->tasks[last < 0 ? 0 : last] || last < 0) continue;
-            if (!page.actors[last].yielded) running = (int)i;
+            if (!run->schedule.actors.first.actors[last].yielded) running = (int)i;
         }
         const unsigned index = run->count > 1 ? sampler->kind->pick(sampler, &run->schedule,
                                                                     run->ready, run->count, running)

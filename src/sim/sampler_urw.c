@@ -50,7 +50,7 @@ struct family {
 struct sampler_urw {
     struct hdi_sampler base;
     struct hdi_prng prng;
-    const struct hdi_schedule *schedule; /* under way */
+    struct hdi_schedule *schedule; /* under way */
     bool learns;
     uint32_t list_count; /* LIST-1: in [1, LIST_MAX] */
     uint32_t list[LIST_MAX];
@@ -149,13 +149,14 @@ static void learn(struct sampler_urw *urw, uint32_t number, uint32_t total)
 
 static void end(struct hdi_sampler *sampler, struct hdi_schedule *schedule)
 {
-    (void)schedule;
     struct sampler_urw *urw = (struct sampler_urw *)sampler;
     if (!urw->learns) return;
     /* Who is spawned has a higher number than who did it. */
     for (uint32_t i = urw->family_count; i-- > 0;) {
-        const struct family *family = &urw->families[i];
+        struct family *family = &urw->families[i];
         if (!family->begun) continue;
+        const struct hdi_actor *left = hdi_actors_find(&schedule->actors, i);
+        if (left) family->total += left->steps;
         if (family->parent < i) urw->families[family->parent].total += family->total;
         learn(urw, i, family->total);
     }
@@ -183,15 +184,15 @@ static void spawned(struct hdi_sampler *sampler, struct hdi_actor *actor, uint32
     if (from) from->value -= from->value < actor->value ? from->value : actor->value;
 }
 
-static void stepped(struct hdi_sampler *sampler, const struct hdi_actor *actor, uint32_t number)
+static void ended(struct hdi_sampler *sampler, const struct hdi_actor *actor, uint32_t number)
 {
-    (void)actor;
-    if (number < FAMILY_MAX) ((struct sampler_urw *)sampler)->families[number].total++;
+    if (number < FAMILY_MAX) ((struct sampler_urw *)sampler)->families[number].total = actor->steps;
 }
 
-static uint32_t weight_of(const struct hdi_actor *actor)
+static uint64_t weight_of(const struct hdi_actor *actor)
 {
-    return actor->value > actor->steps ? (uint32_t)actor->value - actor->steps : 1;
+    const int64_t left = (int64_t)actor->value - (int64_t)actor->steps;
+    return left > 0 ? (uint64_t)left : 1;
 }
 
 /* As hdi_prng_below(): many tasks with many steps weigh more than 32 bits. */
@@ -200,25 +201,37 @@ static uint64_t below(struct hdi_prng *prng, uint64_t n)
     return (uint64_t)(((unsigned __int128)hdi_prng_next(prng) * n) >> 64);
 }
 
+/* More than sums are kept of, or in a schedule that is not small. */
+static __attribute__((noinline)) unsigned pick_of_many(struct sampler_urw *urw,
+                                                       struct hdi_schedule *schedule,
+                                                       struct hd_task *const *ready,
+                                                       unsigned count)
+{
+    uint64_t sum = 0, up_to = 0;
+    for (unsigned i = 0; i < count; i++) sum += weight_of(hdi_schedule_find(schedule, ready[i]));
+    const uint64_t at = below(&urw->prng, sum);
+    unsigned index = 0;
+    while ((up_to += weight_of(hdi_schedule_find(schedule, ready[index]))) <= at) index++;
+    return index;
+}
+
 static unsigned pick(struct hdi_sampler *sampler, struct hdi_schedule *schedule,
                      struct hd_task *const *ready, unsigned count, int running)
 {
     (void)running;
     struct sampler_urw *urw = (struct sampler_urw *)sampler;
-    uint32_t weights[KEPT];
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < count; i++) {
-        const uint32_t weight = weight_of(hdi_schedule_find(schedule, ready[i]));
-        if (i < KEPT) weights[i] = weight;
-        sum += weight;
+    if (hdi_unlikely(count > KEPT || !hdi_schedule_is_small(schedule))) {
+        return pick_of_many(urw, schedule, ready, count);
     }
+    uint64_t up_to[KEPT], sum = 0;
+    unsigned i = 0;
+    do {
+        sum += weight_of(hdi_schedule_candidate(schedule, ready[i], true));
+        up_to[i] = sum;
+    } while (++i < count);
     const uint64_t at = below(&urw->prng, sum);
-    unsigned index = 0;
-    uint64_t up_to = 0;
-    for (unsigned i = 0; i < count; i++) { /* To the end: a branch would be guessed wrong. */
-        up_to += i < KEPT ? weights[i] : weight_of(hdi_schedule_find(schedule, ready[i]));
-        index += at >= up_to;
-    }
+    unsigned index = 0; /* To the end: a branch would be guessed wrong. */
+    for (i = 0; i < count; i++) index += at >= up_to[i];
     return index;
 }
 
@@ -229,5 +242,5 @@ const struct hdi_sampler_kind hdi_sampler_urw = {.name = "urw",
                                                  .end = end,
                                                  .spawned = spawned,
                                                  .pick = pick,
-                                                 .stepped = stepped,
+                                                 .ended = ended,
                                                  .text = text};

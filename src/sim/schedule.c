@@ -27,19 +27,24 @@ uint32_t hdi_schedule_steps(const struct hdi_schedule *schedule)
     return schedule->steps;
 }
 
-struct hdi_actor *hdi_schedule_actor(struct hdi_schedule *schedule, const struct hd_task *task)
+static inline struct hdi_actor *begin_actor(struct hdi_schedule *schedule,
+                                            const struct hd_task *task)
 {
     const uint32_t number = hdi_schedule_number(task);
-    struct hdi_actor *actor = hdi_actors_find(&schedule->actors, number);
-    if (actor) return actor;
     const struct hdi_sampler_kind *kind = schedule->sampler->kind;
-    actor = hdi_actors_begin(&schedule->actors, number);
+    struct hdi_actor *actor = hdi_actors_begin(&schedule->actors, number);
     actor->kind = HD_TOUCH_ANY;
     actor->ready_since = schedule->steps;
     actor->code = task->kind == HDI_TASK_FIBER ? (const void *)(uintptr_t)task->fiber.fn
                                                : (const void *)(uintptr_t)task->poll.poll;
     if (kind->spawned) kind->spawned(schedule->sampler, actor, number);
     return actor;
+}
+
+struct hdi_actor *hdi_schedule_actor(struct hdi_schedule *schedule, const struct hd_task *task)
+{
+    struct hdi_actor *actor = hdi_actors_find(&schedule->actors, hdi_schedule_number(task));
+    return actor ? actor : begin_actor(schedule, task);
 }
 
 /* ---- events ---- */
@@ -61,20 +66,14 @@ static bool warns(const struct hdi_schedule *schedule)
     return hdi_schedule_is_observed(schedule) || schedule->runtime->options.log;
 }
 
-static void observe(struct hdi_schedule *schedule, const struct hdi_event_record *event)
-{
-    if (hdi_unlikely(hdi_schedule_is_observed(schedule))) {
-        hdi_schedule_event(schedule->runtime, event);
-    }
-}
-
 /* Whether hd_run() or hd_explore() began the first one is not part of the run. */
 const char *hdi_schedule_name(const struct hd_task *task)
 {
     return hdi_schedule_number(task) == 0 ? "main" : hdi_task_name(task);
 }
 
-static void log_ready(struct hdi_schedule *schedule, const struct hd_task *task, bool spawned)
+static __attribute__((noinline, cold)) void log_ready(struct hdi_schedule *schedule,
+                                                      const struct hd_task *task, bool spawned)
 {
     struct hdi_event_record event = {
         .kind = spawned ? HD_LOG_SPAWN : HD_LOG_WAKE,
@@ -91,7 +90,8 @@ static void log_ready(struct hdi_schedule *schedule, const struct hd_task *task,
 void hdi_schedule_ready(struct hdi_schedule *schedule, struct hd_task *task)
 {
     const uint32_t known = schedule->actors.count;
-    struct hdi_actor *actor = hdi_schedule_find(schedule, task);
+    struct hdi_actor *actor = hdi_actors_find(&schedule->actors, hdi_schedule_number(task));
+    if (!actor) actor = begin_actor(schedule, task);
     if (actor->ready) return;
     actor->ready = true;
     actor->ready_since = schedule->steps;
@@ -113,60 +113,29 @@ void hdi_schedule_yields(struct hd_task *task)
     actor->ready_since = schedule->steps;
 }
 
+static __attribute__((noinline, cold)) void log_end(struct hdi_schedule *schedule,
+                                                    const struct hd_task *task, int result)
+{
+    const struct hdi_event_record event = {
+        .kind = HD_LOG_END,
+        .task = task->id,
+        .a = (uint64_t)(int64_t)result,
+    };
+    hdi_schedule_event(schedule->runtime, &event);
+}
+
 void hdi_schedule_ended(struct hdi_schedule *schedule, struct hd_task *task, int result)
 {
-    schedule->ended = task->id;
-    hdi_actors_end(&schedule->actors, hdi_schedule_number(task));
-    observe(schedule, &(struct hdi_event_record){.kind = HD_LOG_END,
-                                                 .task = task->id,
-                                                 .a = (uint64_t)(int64_t)result});
-}
-
-/* ---- races ---- */
-
-static bool is_plain(hd_touch_kind kind)
-{
-    return kind == HD_TOUCH_READ || kind == HD_TOUCH_WRITE;
-}
-
-static bool writes(hd_touch_kind kind)
-{
-    return kind == HD_TOUCH_WRITE || kind == HD_TOUCH_UPDATE;
-}
-
-static bool is_race(const struct hdi_actor *a, const struct hdi_actor *b)
-{
-    if (a->object != b->object || a->kind == HD_TOUCH_ANY || b->kind == HD_TOUCH_ANY) return false;
-    return (is_plain(a->kind) || is_plain(b->kind)) && (writes(a->kind) || writes(b->kind));
-}
-
-static const char *file_of(const struct hdi_actor *actor)
-{
-    const char *file = actor->site ? actor->site->file : "?";
-    const char *slash = strrchr(file, '/');
-    return slash ? slash + 1 : file;
-}
-
-static int line_of(const struct hdi_actor *actor)
-{
-    return actor->site ? actor->site->line : 0;
-}
-
-static void look_for_races(struct hdi_schedule *schedule, const struct hd_task *task,
-                           const struct hdi_actor *actor, struct hd_task *const *others,
-                           size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const struct hdi_actor *other = hdi_schedule_find(schedule, others[i]);
-        if (others[i] == task || !is_race(actor, other)) continue;
-        hdi_schedule_verdict(schedule, HD_VERDICT_RACE, 0,
-                             "tasks %" PRIu64 " and %" PRIu64
-                             " touch the same memory at once, at %s:%d (%s) and %s:%d (%s)",
-                             task->id, others[i]->id, file_of(actor), line_of(actor),
-                             writes(actor->kind) ? "writes" : "reads", file_of(other),
-                             line_of(other), writes(other->kind) ? "writes" : "reads");
-        return;
+    const struct hdi_sampler_kind *kind = schedule->sampler->kind;
+    const uint32_t number = hdi_schedule_number(task);
+    struct hdi_actor *actor = hdi_actors_find(&schedule->actors, number);
+    if (actor) {
+        if (kind->ended) kind->ended(schedule->sampler, actor, number);
+        if (schedule->actor == actor) schedule->actor = NULL;
+        hdi_actors_end(&schedule->actors, actor, number);
     }
+    schedule->ended = task->id;
+    if (hdi_unlikely(hdi_schedule_is_observed(schedule))) log_end(schedule, task, result);
 }
 
 /* ---- choosing ---- */
@@ -234,19 +203,19 @@ static __attribute__((noinline, cold)) void log_choice(struct hdi_schedule *sche
                                                        const struct hd_task *task, unsigned count,
                                                        bool preempts)
 {
-    hdi_log_event(schedule->log, &(struct hdi_event_record){.kind = HD_LOG_CHOICE,
-                                                            .task = task->id,
-                                                            .a = count,
-                                                            .b = preempts});
+    const struct hdi_event_record event = {
+        .kind = HD_LOG_CHOICE, .task = task->id, .a = count, .b = preempts};
+    hdi_log_event(schedule->log, &event);
 }
 
-/* One of at least two. Returns -1 if a replay has come to its end. */
-static inline int choose(struct hdi_schedule *schedule, struct hd_task *const *ready,
-                         unsigned count, int running)
+/* One of at least two. Returns -1 if a replay has come to its end. `careful` is the schedule's,
+ * here and below: a constant where it is known not to be. */
+HDI_ALWAYS_INLINE int choose(struct hdi_schedule *schedule, struct hd_task *const *ready,
+                             unsigned count, int running, bool careful)
 {
     schedule->decisions++;
     int index;
-    if (hdi_unlikely(schedule->replay)) {
+    if (hdi_unlikely(careful && schedule->replay)) {
         index = replayed(schedule, ready, count);
         if (index < 0) return index;
     } else {
@@ -254,9 +223,9 @@ static inline int choose(struct hdi_schedule *schedule, struct hd_task *const *r
                                                    running);
         HDI_ASSERT((unsigned)index < count); /* SAMPLER-1 */
     }
-    const bool preempts = running >= 0 && index != running;
-    schedule->preemptions += preempts;
-    if (hdi_unlikely(schedule->log)) log_choice(schedule, ready[index], count, preempts);
+    if (hdi_unlikely(careful && schedule->log)) {
+        log_choice(schedule, ready[index], count, running >= 0 && index != running);
+    }
     return index;
 }
 
@@ -266,11 +235,14 @@ static __attribute__((noinline, cold)) void watch_step(struct hdi_schedule *sche
 {
     schedule->in_step = true;
     if (schedule->steps == schedule->until) hdi_schedule_pause(schedule, task);
-    observe(schedule, &(struct hdi_event_record){.kind = HD_LOG_STEP,
-                                                 .task = task->id,
-                                                 .object = actor->object,
-                                                 .b = actor->kind,
-                                                 .site = actor->site});
+    const struct hdi_event_record event = {
+        .kind = HD_LOG_STEP,
+        .task = task->id,
+        .object = actor->object,
+        .b = actor->kind,
+        .site = actor->site,
+    };
+    hdi_schedule_event(schedule->runtime, &event);
 }
 
 /* The task takes the step it stands before; nobody looks. */
@@ -281,14 +253,21 @@ static inline void take_plain_step(struct hdi_schedule *schedule, const struct h
     schedule->actor = actor;
     actor->steps++;
     actor->yielded = actor->ready = false;
-    actor->object = NULL; /* What it does after that nobody knows yet. */
+}
+
+/* The task that took the last step has left, and not at a point: what it does next nobody knows. */
+static inline void forget_step(struct hdi_schedule *schedule)
+{
+    struct hdi_actor *actor = schedule->actor;
+    if (!actor) return;
+    actor->object = NULL;
     actor->kind = HD_TOUCH_ANY;
     actor->site = NULL;
 }
 
 /* The task takes the step it stands before. */
-static inline void take_step(struct hdi_schedule *schedule, struct hd_task *task,
-                             struct hdi_actor *actor)
+HDI_ALWAYS_INLINE void take_step(struct hdi_schedule *schedule, struct hd_task *task,
+                                 struct hdi_actor *actor, bool careful)
 {
     const struct hdi_sampler_kind *kind = schedule->sampler->kind;
     if (hdi_unlikely(kind->stepped != NULL)) {
@@ -297,7 +276,7 @@ static inline void take_step(struct hdi_schedule *schedule, struct hd_task *task
     if (schedule->signs) {
         hdi_signature_step(&schedule->signature, hdi_schedule_number(task), actor);
     }
-    if (hdi_unlikely(schedule->careful)) {
+    if (hdi_unlikely(careful)) {
         schedule->running = task->id;
         watch_step(schedule, task, actor);
     }
@@ -320,42 +299,55 @@ static __attribute__((noinline)) void step_aside(struct hdi_schedule *schedule,
     hdi_fiber_leave(&worker->exec, HDI_AFTER_YIELD);
 }
 
-/* The running fiber stands before this step, and another may go first. */
-static __attribute__((noinline)) void leave_choice(struct hdi_schedule *schedule,
-                                                   struct hdi_worker *worker, struct hd_task *task,
-                                                   struct hdi_actor *actor)
+/* The running fiber stands before this step, and another may go first. Whoever does leaves its
+ * place to who does not, which is where a push and a take would have put it (BAG-1). */
+HDI_ALWAYS_INLINE void leave_choice(struct hdi_schedule *schedule, struct hdi_worker *worker,
+                                    struct hd_task *task, struct hdi_actor *actor, bool careful)
 {
     struct hdi_bag *bag = &worker->queue.bag;
-    if (is_plain(actor->kind)) {
-        schedule->plain = true; /* From now on each step is looked at. */
-        schedule->quick = false;
-    }
-    if (schedule->plain && actor->object && hdi_bag_count(bag) > 0) {
-        look_for_races(schedule, task, actor, bag->tasks, hdi_bag_count(bag));
-        if (hdi_unlikely(schedule->verdict.kind)) hdi_schedule_stop(worker);
-    }
-    const bool due = hdi_sim_pass_time(schedule->runtime) >= schedule->due_ns;
-    if (hdi_unlikely(due || !schedule->direct || !hdi_bag_push(bag, task))) {
+    const unsigned others = (unsigned)hdi_bag_count(bag);
+    if (hdi_unlikely(others == bag->capacity)) {
         step_aside(schedule, worker);
         return;
     }
-    const unsigned count = (unsigned)hdi_bag_count(bag);
-    const int index = count > 1 ? choose(schedule, bag->tasks, count, (int)count - 1) : 0;
-    if (hdi_unlikely(index < 0)) hdi_schedule_stop(worker);
-    struct hd_task *next = hdi_bag_take(bag, (size_t)index);
-    take_step(schedule, next, next == task ? actor : hdi_schedule_find(schedule, next));
-    if (next != task) hdi_worker_switch_to(worker, next);
+    unsigned index = others; /* the task itself */
+    if (hdi_likely(others > 0)) {
+        bag->tasks[others] = task;
+        index = (unsigned)choose(schedule, bag->tasks, others + 1, (int)others, careful);
+        if (careful && (int)index < 0) hdi_schedule_stop(worker);
+    }
+    if (index == others) {
+        take_step(schedule, task, actor, careful);
+        return;
+    }
+    schedule->preemptions++;
+    struct hd_task *next = bag->tasks[index];
+    bag->tasks[index] = task;
+    take_step(schedule, next, hdi_schedule_find(schedule, next), careful);
+    hdi_worker_switch_to(worker, next);
 }
 
-/* As leave_choice(), where chance alone decides: whoever goes on leaves its place to who does not,
- * which is where a push and a take would have put it (BAG-1). */
-static void leave_to_chance(struct hdi_schedule *schedule, struct hdi_worker *worker,
-                            struct hd_task *task, struct hdi_actor *actor)
+/* Apart, so that reach() needs no registers for it. */
+static __attribute__((noinline)) void leave_to_sampler(struct hdi_schedule *schedule,
+                                                       struct hdi_worker *worker,
+                                                       struct hd_task *task,
+                                                       struct hdi_actor *actor)
 {
-    if (hdi_unlikely(hdi_sim_pass_time(schedule->runtime) >= schedule->due_ns)) {
-        step_aside(schedule, worker);
-        return;
-    }
+    leave_choice(schedule, worker, task, actor, false);
+}
+
+/* Its actor is not where most are. */
+static __attribute__((noinline, cold)) void go_far(struct hdi_schedule *schedule,
+                                                   struct hdi_worker *worker, struct hd_task *next)
+{
+    take_plain_step(schedule, next, hdi_schedule_find(schedule, next));
+    hdi_worker_switch_to(worker, next);
+}
+
+/* As leave_choice(), where chance alone decides. */
+HDI_ALWAYS_INLINE void leave_to_chance(struct hdi_schedule *schedule, struct hdi_worker *worker,
+                                       struct hd_task *task, struct hdi_actor *actor)
+{
     struct hdi_bag *bag = &worker->queue.bag;
     const unsigned others = (unsigned)hdi_bag_count(bag);
     unsigned index = others; /* the task itself */
@@ -363,50 +355,104 @@ static void leave_to_chance(struct hdi_schedule *schedule, struct hdi_worker *wo
         schedule->decisions++;
         index = hdi_random_pick((struct hdi_random *)schedule->sampler, others + 1);
     }
-    if (index == others) {
-        take_plain_step(schedule, task, actor);
+    if (index == others) { /* It is the running one already. */
+        actor->steps++;
+        actor->yielded = actor->ready = false;
         return;
     }
     schedule->preemptions++;
     struct hd_task *next = bag->tasks[index];
     bag->tasks[index] = task;
-    take_plain_step(schedule, next, hdi_schedule_find(schedule, next));
+    struct hdi_actor *near = hdi_actors_find_near(&schedule->actors, next->id - 1);
+    if (hdi_unlikely(!near)) {
+        go_far(schedule, worker, next);
+        return;
+    }
+    take_plain_step(schedule, next, near);
     hdi_worker_switch_to(worker, next);
+}
+
+static inline void stand_before(struct hdi_actor *actor, const void *object, hd_touch_kind kind,
+                                const hd_site *site, const void *code, uint32_t steps)
+{
+    actor->object = object;
+    actor->kind = kind;
+    actor->site = site;
+    actor->code = code;
+    actor->ready = true;
+    actor->ready_since = steps;
+}
+
+/* The first time that plain memory is touched: from now on each step is looked at. */
+static void begin_to_look(struct hdi_schedule *schedule)
+{
+    schedule->plain = true;
+    schedule->swift = schedule->quick = false;
+}
+
+/* reach(), whatever there is to see to. Not in stackless tasks, nor where the fiber must stay. */
+static __attribute__((noinline)) void reach_slowly(const void *object, hd_touch_kind kind,
+                                                   const hd_site *site, const void *code)
+{
+    struct hdi_worker *worker = hdi_worker_self();
+    struct hdi_schedule *schedule = worker->exec.runtime->sim.schedule;
+    struct hd_task *task = worker->exec.current;
+    if (!schedule->points || task->kind != HDI_TASK_FIBER) return;
+    if (worker->exec.calls_out > 0 || (task->unusual & HDI_UNUSUAL_HOLDS)) return;
+    struct hdi_actor *actor = schedule->actor;
+    if (task->id != schedule->running) { /* It runs in the place of that one. */
+        forget_step(schedule);
+        actor = hdi_schedule_find(schedule, task);
+    }
+    if (!check_step(schedule)) hdi_schedule_stop(worker);
+    stand_before(actor, object, kind, site, code, schedule->steps);
+    if (hdi_touch_is_plain(kind)) begin_to_look(schedule);
+    struct hdi_bag *bag = &worker->queue.bag;
+    if (schedule->plain && object && hdi_bag_count(bag) > 0) {
+        hdi_schedule_look_for_races(schedule, task, bag->tasks, hdi_bag_count(bag));
+        if (hdi_unlikely(schedule->verdict.kind)) hdi_schedule_stop(worker);
+    }
+    const bool due = hdi_sim_pass_time(schedule->runtime) >= schedule->due_ns;
+    if (due || !schedule->direct) {
+        step_aside(schedule, worker);
+    } else {
+        leave_choice(schedule, worker, task, actor, schedule->careful);
+    }
 }
 
 _Atomic(uint32_t) hdi_schedules;
 
-/* Not in stackless tasks, not on threads, and not where the fiber must stay. */
-static inline void reach(const void *object, hd_touch_kind kind, const hd_site *site,
-                         const void *code)
+/* Nothing is called but as the last thing: so it takes no registers that others want kept. */
+HDI_ALWAYS_INLINE void reach(const void *object, hd_touch_kind kind, const hd_site *site,
+                             const void *code)
 {
     struct hdi_exec *exec = hdi_exec_self();
-    if (!exec || !exec->current) return;
-    struct hdi_schedule *schedule = exec->runtime->sim.schedule;
-    if (!schedule || !schedule->points) return;
-    struct hd_task *task = exec->current;
-    if (task->kind != HDI_TASK_FIBER || exec->calls_out > 0) return;
-    if (task->unusual & HDI_UNUSUAL_HOLDS) return;
-    struct hdi_worker *worker = (struct hdi_worker *)exec;
-    struct hdi_actor *actor = task->id == schedule->running ? schedule->actor
-                                                            : hdi_schedule_find(schedule, task);
-    if (!check_step(schedule)) hdi_schedule_stop(worker);
-    actor->object = object;
-    actor->kind = kind;
-    actor->site = site;
-    actor->code = site ? (const void *)site : code;
-    actor->ready = true;
-    actor->ready_since = schedule->steps;
-    if (hdi_likely(schedule->quick && !is_plain(kind))) {
-        leave_to_chance(schedule, worker, task, actor);
+    struct hd_task *task = exec ? exec->current : NULL;
+    if (!task) return;
+    struct hd_runtime *runtime = exec->runtime;
+    struct hdi_schedule *schedule = runtime->sim.schedule;
+    if (!schedule) return;
+    const int64_t now_ns = hdi_load_relaxed(&runtime->sim.now_ns); /* our own */
+    if (hdi_unlikely(!schedule->swift || hdi_touch_is_plain(kind) ||
+                     task->id != schedule->running || task->kind != HDI_TASK_FIBER ||
+                     task->unusual || exec->calls_out > 0 ||
+                     schedule->steps >= schedule->steps_max || now_ns >= schedule->soon_ns)) {
+        reach_slowly(object, kind, site, code);
+        return;
+    }
+    struct hdi_actor *actor = schedule->actor;
+    stand_before(actor, object, kind, site, code, ++schedule->steps);
+    hdi_store_relaxed(&runtime->sim.now_ns, now_ns + runtime->options.sim_tick_ns);
+    if (schedule->quick) {
+        leave_to_chance(schedule, (struct hdi_worker *)exec, task, actor);
     } else {
-        leave_choice(schedule, worker, task, actor);
+        leave_to_sampler(schedule, (struct hdi_worker *)exec, task, actor);
     }
 }
 
 void hd_touch(const void *object, hd_touch_kind kind, const hd_site *site)
 {
-    if (hdi_unlikely(hdi_load_relaxed(&hdi_schedules) > 0)) reach(object, kind, site, NULL);
+    if (hdi_unlikely(hdi_load_relaxed(&hdi_schedules) > 0)) reach(object, kind, site, site);
 }
 
 void hdi_schedule_reach(const void *object, const void *place)
@@ -491,6 +537,12 @@ static struct hdi_worker *only_worker(struct hdi_schedule *schedule)
     return worker;
 }
 
+/* SCHEDULE-3, for those that come from queues of which we hear nothing. */
+static void meet_all(struct hdi_schedule *schedule, struct hd_task *const *ready, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) (void)hdi_schedule_find(schedule, ready[i]);
+}
+
 /* The fiber that left the choice to the driver could go on: who else is chosen preempts it. */
 static int find_running(const struct hdi_schedule *schedule, struct hd_task *const *ready,
                         unsigned count)
@@ -499,38 +551,84 @@ static int find_running(const struct hdi_schedule *schedule, struct hd_task *con
 }
 
 /* Returns its index; -1: nobody. */
-static int pick_next(struct hdi_schedule *schedule, struct hd_task *const *ready, unsigned count)
+static int pick_next(struct hdi_schedule *schedule, struct hd_task *const *ready, unsigned count,
+                     bool strangers)
 {
     if (count == 0) return -1;
     if (!schedule->aside && !check_step(schedule)) return -1;
+    if (strangers) meet_all(schedule, ready, count);
     const int running = find_running(schedule, ready, count);
     schedule->aside = false;
-    return count > 1 ? choose(schedule, ready, count, running) : 0;
+    if (count == 1) return 0;
+    const int index = choose(schedule, ready, count, running, schedule->careful);
+    schedule->preemptions += running >= 0 && index >= 0 && index != running;
+    return index;
 }
 
 struct hd_task *hdi_schedule_next(struct hdi_schedule *schedule)
 {
     struct hdi_worker *only = only_worker(schedule);
-    schedule->careful = warns(schedule) || schedule->invariant || schedule->until;
+    if (!schedule->aside) forget_step(schedule);
     schedule->direct = only && !schedule->clock;
-    schedule->quick = schedule->direct && !schedule->careful && !schedule->signs &&
-                      !schedule->plain && schedule->sampler->kind == &hdi_sampler_random;
+    schedule->swift =
+        schedule->direct && schedule->points && !schedule->careful && !schedule->plain;
+    schedule->quick = schedule->swift && schedule->by_chance;
     struct hd_task *task;
     if (hdi_likely(only != NULL)) {
         struct hdi_bag *bag = &only->queue.bag;
-        const int index = pick_next(schedule, bag->tasks, (unsigned)hdi_bag_count(bag));
+        const int index = pick_next(schedule, bag->tasks, (unsigned)hdi_bag_count(bag), false);
         if (index < 0) return NULL;
         task = hdi_bag_take(bag, (size_t)index);
         schedule->host = only;
     } else {
         const unsigned count = collect(schedule);
-        const int index = pick_next(schedule, schedule->ready, count);
+        const int index = pick_next(schedule, schedule->ready, count, true);
         if (index < 0) return NULL;
         task = schedule->ready[index];
         take_out(schedule, task);
     }
-    take_step(schedule, task, hdi_schedule_find(schedule, task));
+    take_step(schedule, task, hdi_schedule_find(schedule, task), schedule->careful);
     return task;
+}
+
+/* ---- in the driver's place ---- */
+
+/* A tick from now. */
+static inline bool may_follow(struct hdi_schedule *schedule, struct hdi_worker *worker)
+{
+    struct hd_runtime *runtime = schedule->runtime;
+    const int64_t now_ns = hdi_load_relaxed(&runtime->sim.now_ns); /* our own */
+    if (!schedule->swift || runtime->sim.ran || now_ns >= schedule->soon_ns) return false;
+    return hdi_schedule_goes_on(schedule, worker, now_ns + runtime->options.sim_tick_ns);
+}
+
+bool hdi_schedule_may_follow(struct hdi_schedule *schedule, struct hdi_worker *worker)
+{
+    return may_follow(schedule, worker);
+}
+
+struct hd_task *hdi_schedule_follow(struct hdi_schedule *schedule, struct hdi_worker *worker)
+{
+    struct hdi_bag *bag = &worker->queue.bag;
+    const unsigned count = (unsigned)hdi_bag_count(bag);
+    if (count == 0 || schedule->steps >= schedule->steps_max) return NULL;
+    if (!may_follow(schedule, worker) || !is_only_dispatcher(schedule->runtime)) return NULL;
+    if (hdi_find_would_gather(worker)) return NULL;
+    forget_step(schedule);
+    schedule->steps++;
+    const int index = count > 1 ? choose(schedule, bag->tasks, count, -1, false) : 0;
+    struct hd_task *task = hdi_bag_take(bag, (size_t)index);
+    take_step(schedule, task, hdi_schedule_find(schedule, task), false);
+    return task;
+}
+
+void hdi_schedule_followed(struct hdi_schedule *schedule, struct hdi_worker *worker)
+{
+    struct hd_runtime *runtime = schedule->runtime;
+    runtime->sim.looks--;
+    worker->exec.ops = 0;
+    worker->exec.coarse_ns = hdi_sim_pass_time(runtime);
+    hdi_schedule_due(schedule, hdi_load_relaxed(&worker->timers.next_ns));
 }
 
 bool hdi_schedule_passes(struct hdi_schedule *schedule)
@@ -560,29 +658,28 @@ void hdi_schedule_left(struct hdi_schedule *schedule, struct hdi_worker *worker)
     hdi_waits_begin(schedule, task);
 }
 
-void hdi_schedule_gone(const void *object)
-{
-    const struct hdi_exec *exec = hdi_exec_self();
-    struct hdi_schedule *schedule = exec ? exec->runtime->sim.schedule : NULL;
-    if (!schedule) return;
-    if (schedule->log) hdi_log_forget(schedule->log, object);
-    if (schedule->replay) hdi_replay_forget(schedule->replay, object);
-}
-
 void hdi_schedule_jumped(struct hdi_schedule *schedule)
 {
-    observe(schedule, &(struct hdi_event_record){.kind = HD_LOG_TIME});
+    hdi_schedule_event(schedule->runtime, &(struct hdi_event_record){.kind = HD_LOG_TIME});
 }
 
 /* ---- beginning and ending ---- */
+
+void hdi_schedule_drive(struct hdi_schedule *schedule, const struct hdi_goal *goal)
+{
+    schedule->goal = goal;
+    schedule->careful = warns(schedule) || schedule->invariant || schedule->until;
+    schedule->by_chance = !schedule->signs && schedule->sampler->kind == &hdi_sampler_random;
+}
 
 void hdi_schedule_rewind(struct hdi_schedule *schedule, uint64_t seed)
 {
     hdi_actors_clear(&schedule->actors);
     schedule->steps = schedule->decisions = schedule->preemptions = 0;
     schedule->running = schedule->ended = 0;
+    schedule->actor = NULL;
     schedule->fault_next = schedule->faults = 0;
-    schedule->due_ns = INT64_MAX;
+    hdi_schedule_due(schedule, INT64_MAX);
     schedule->aside = schedule->in_step = false;
     schedule->host = NULL;
     schedule->unheard_count = 0;

@@ -16,6 +16,7 @@
  *
  * SCHEDULE-1: `decisions` has one entry for each time more than one task could go on.
  * SCHEDULE-2: no choice depends on an address, on real time, or on what an earlier schedule left.
+ * SCHEDULE-3: each candidate has an actor when the sampler is asked.
  */
 #ifndef HDI_SIM_SCHEDULE_H
 #define HDI_SIM_SCHEDULE_H
@@ -43,6 +44,13 @@ struct hdi_fault_list {
     uint64_t numbers[];
 };
 
+/* What a driver waits for: that *word is not `expected`. */
+struct hdi_goal {
+    _Atomic(uint32_t) *word;
+    uint32_t expected;
+    int64_t deadline_ns;
+};
+
 struct hdi_schedule {
     struct hd_runtime *runtime;
     struct hdi_sampler *sampler;
@@ -59,7 +67,9 @@ struct hdi_schedule {
     bool in_step;                /* careful: a task runs, or is just ending */
     bool careful;                /* steps are looked at: log, replay, invariant, debugger */
     bool direct;                 /* a fiber at a point can choose by itself, */
-    bool quick;                  /* and only by chance: nobody looks at the step */
+    bool swift;                  /* with nothing but the sampler to ask, */
+    bool quick;                  /* nor that: by chance, and nobody looks at the step */
+    bool by_chance;              /* the sampler is `random`, and nobody looks at its steps */
     bool signs;                  /* the signature is wanted */
     bool plain;                  /* memory was touched that can be raced for */
     bool judges;                 /* a deadlock, or a closed handle, is a verdict, and not only an
@@ -69,13 +79,15 @@ struct hdi_schedule {
     bool counted;                /* constant: in hdi_schedules */
     bool points;                 /* constant: fibers choose inside, not only where they wait */
     bool clock;                  /* time may pass while tasks are ready */
-    int64_t due_ns;              /* the next timer, as the driver knew it last */
+    int64_t due_ns;              /* the next timer, as the driver knew it last, */
+    int64_t soon_ns;             /* and the time from which a tick leads there, or past the end */
+    const struct hdi_goal *goal; /* of who drives now */
     struct hdi_worker *host;     /* of the task that hdi_schedule_next() returned last */
     struct hd_task **ready;      /* the driver's list of candidates */
     size_t ready_room;
     uint64_t ended;              /* id of the task that ended last */
     uint64_t running;            /* id of the task that took the last step; 0: none yet */
-    struct hdi_actor *actor;     /* of that task, while it is alive */
+    struct hdi_actor *actor;     /* of that task; NULL: it has ended */
     int (*invariant)(void *arg);
     void *invariant_arg;
     const void *unheard[HDI_UNHEARD_MAX]; /* conditions that were signalled while nobody waited */
@@ -99,6 +111,23 @@ static inline struct hdi_actor *hdi_schedule_find(struct hdi_schedule *schedule,
 {
     struct hdi_actor *actor = hdi_actors_find(&schedule->actors, task->id - 1);
     return hdi_likely(actor != NULL) ? actor : hdi_schedule_actor(schedule, task);
+}
+
+/* Whether all actors are on the first page. */
+static inline bool hdi_schedule_is_small(const struct hdi_schedule *schedule)
+{
+    return schedule->actors.count <= HDI_ACTOR_PAGE;
+}
+
+/* The actor of a candidate. Whoever looks at all of them asks once whether the schedule is small,
+ * and has a loop for either case: what is looked up for each is most of what a pick costs. */
+HDI_ALWAYS_INLINE struct hdi_actor *hdi_schedule_candidate(struct hdi_schedule *schedule,
+                                                           const struct hd_task *task, bool small)
+{
+    if (!small) return hdi_schedule_find(schedule, task);
+    struct hdi_actor *actor = &schedule->actors.first.actors[task->id - 1];
+    HDI_ASSERT(actor->begun); /* SCHEDULE-3 */
+    return actor;
 }
 
 /* ---- for the world ---- */
@@ -125,6 +154,13 @@ static inline int64_t hdi_sim_pass_time(struct hd_runtime *runtime)
     return now_ns;
 }
 
+/* The next timer is then. */
+static inline void hdi_schedule_due(struct hdi_schedule *schedule, int64_t due_ns)
+{
+    schedule->due_ns = due_ns;
+    schedule->soon_ns = due_ns - schedule->runtime->options.sim_tick_ns;
+}
+
 /* Whether its events are recorded, or compared with recorded ones. */
 static inline bool hdi_schedule_is_observed(const struct hdi_schedule *schedule)
 {
@@ -139,6 +175,23 @@ void hdi_schedule_left(struct hdi_schedule *schedule, struct hdi_worker *worker)
 
 /* Time has jumped. */
 void hdi_schedule_jumped(struct hdi_schedule *schedule);
+
+/* Somebody begins to drive. Who looks at the steps does so until that ends. */
+void hdi_schedule_drive(struct hdi_schedule *schedule, const struct hdi_goal *goal);
+
+/* Whether the next task can be run at once at this time: nothing but tasks of this worker is
+ * concerned. */
+static inline bool hdi_schedule_goes_on(struct hdi_schedule *schedule, struct hdi_worker *worker,
+                                        int64_t now_ns)
+{
+    const struct hd_runtime *runtime = schedule->runtime;
+    const struct hdi_goal *goal = schedule->goal;
+    if (!schedule->direct || hdi_load_acquire(goal->word) != goal->expected) return false;
+    if (now_ns >= goal->deadline_ns) return false;
+    if (hdi_load_relaxed(&schedule->runtime->sim.net)) return false; /* the driver's own */
+    if (worker->timers.unpublished || runtime->sim.looks == 0) return false;
+    return hdi_load_relaxed(&worker->timers.next_ns) > now_ns && !hdi_schedule_is_over(schedule);
+}
 
 /* From the beginning, with this seed. Context: no task is alive. */
 void hdi_schedule_rewind(struct hdi_schedule *schedule, uint64_t seed);
@@ -161,6 +214,16 @@ void hdi_schedule_look_for_handles(struct hdi_schedule *schedule);
 
 /* The first task is "main", whoever began it. */
 const char *hdi_schedule_name(const struct hd_task *task);
+
+/* Whether a step is one of those that can be part of a race. */
+static inline bool hdi_touch_is_plain(hd_touch_kind kind)
+{
+    return kind == HD_TOUCH_READ || kind == HD_TOUCH_WRITE;
+}
+
+/* Whether the step that this task stands before races with that of another: a verdict. */
+void hdi_schedule_look_for_races(struct hdi_schedule *schedule, const struct hd_task *task,
+                                 struct hd_task *const *others, size_t count);
 
 /* Nothing can go on: find out why. */
 void hdi_schedule_deadlock(struct hdi_schedule *schedule);

@@ -56,6 +56,47 @@ noreturn void hdi_schedule_stop(struct hdi_worker *worker)
     for (;;) hdi_worker_switch_to(worker, NULL);
 }
 
+/* ---- races ---- */
+
+static bool writes(hd_touch_kind kind)
+{
+    return kind == HD_TOUCH_WRITE || kind == HD_TOUCH_UPDATE;
+}
+
+static bool is_race(const struct hdi_actor *a, const struct hdi_actor *b)
+{
+    if (a->object != b->object || a->kind == HD_TOUCH_ANY || b->kind == HD_TOUCH_ANY) return false;
+    return (hdi_touch_is_plain(a->kind) || hdi_touch_is_plain(b->kind)) &&
+           (writes(a->kind) || writes(b->kind));
+}
+
+static const char *file_of(const struct hdi_actor *actor)
+{
+    return base_of(actor->site ? actor->site->file : "?");
+}
+
+static int line_of(const struct hdi_actor *actor)
+{
+    return actor->site ? actor->site->line : 0;
+}
+
+void hdi_schedule_look_for_races(struct hdi_schedule *schedule, const struct hd_task *task,
+                                 struct hd_task *const *others, size_t count)
+{
+    const struct hdi_actor *actor = hdi_schedule_find(schedule, task);
+    for (size_t i = 0; i < count; i++) {
+        const struct hdi_actor *other = hdi_schedule_find(schedule, others[i]);
+        if (others[i] == task || !is_race(actor, other)) continue;
+        hdi_schedule_verdict(schedule, HD_VERDICT_RACE, 0,
+                             "tasks %" PRIu64 " and %" PRIu64
+                             " touch the same memory at once, at %s:%d (%s) and %s:%d (%s)",
+                             task->id, others[i]->id, file_of(actor), line_of(actor),
+                             writes(actor->kind) ? "writes" : "reads", file_of(other),
+                             line_of(other), writes(other->kind) ? "writes" : "reads");
+        return;
+    }
+}
+
 /* ---- deadlocks ---- */
 
 enum { STUCK_MAX = 16 };
@@ -159,6 +200,14 @@ void hdi_schedule_unheard(const void *object)
     }
 }
 
+void hdi_schedule_gone(const void *object)
+{
+    struct hdi_schedule *schedule = schedule_here();
+    if (!schedule) return;
+    if (schedule->log) hdi_log_forget(schedule->log, object);
+    if (schedule->replay) hdi_replay_forget(schedule->replay, object);
+}
+
 void hdi_schedule_stale(const char *what)
 {
     struct hdi_schedule *schedule = schedule_here();
@@ -177,7 +226,8 @@ void hdi_schedule_settle(struct hdi_schedule *schedule, int code)
         hdi_schedule_verdict(schedule, HD_VERDICT_RESULT, code, "the program returned %d (%s)",
                              code, code < 0 ? strerror(-code) : "its own code");
     }
-    if (hdi_runtime_alive(runtime) == 0) return;
+    const bool foreign = hdi_load_acquire(&runtime->sim.foreign);
+    if ((foreign ? hdi_runtime_alive(runtime) : hdi_runtime_alive_of_one(runtime)) == 0) return;
     const hd_verdict before = schedule->verdict.kind;
     schedule->verdict.kind = HD_VERDICT_NONE; /* The rest is to run. */
     const int err = hd_runtime_shutdown(runtime, HD_FOREVER);

@@ -75,6 +75,7 @@ static void note_thread(struct hd_runtime *runtime)
 {
     uintptr_t none = 0;
     const uintptr_t self = hdi_thread_id();
+    if (hdi_load_acquire(&runtime->sim.driver) == self) return; /* as mostly */
     if (hdi_cas_acq_rel(&runtime->sim.driver, &none, self) || none == self) return;
     hdi_store_release(&runtime->sim.foreign, true);
 }
@@ -210,13 +211,6 @@ static void let_time_pass(struct hd_runtime *runtime, struct hdi_schedule *sched
     if (hdi_schedule_passes(schedule)) set_now(runtime, next_ns);
 }
 
-/* What a driver waits for. */
-struct goal {
-    _Atomic(uint32_t) *word;
-    uint32_t expected;
-    int64_t deadline_ns;
-};
-
 static struct hd_task *next_scheduled(struct hdi_schedule *schedule)
 {
     struct hdi_worker *worker = schedule->host;
@@ -236,37 +230,28 @@ static void run_scheduled(struct hd_runtime *runtime, struct hdi_schedule *sched
     worker->exec.coarse_ns = hdi_sim_pass_time(runtime);
 }
 
-/* Whether the next task can be run at once: nothing but tasks of this worker is concerned. */
-static bool goes_on(struct hd_runtime *runtime, const struct hdi_schedule *schedule,
-                    struct hdi_worker *worker, const struct goal *goal)
-{
-    const int64_t now_ns = sim_now(runtime);
-    if (!schedule->direct || hdi_load_acquire(goal->word) != goal->expected) return false;
-    if (now_ns >= goal->deadline_ns || hdi_load_relaxed(&runtime->sim.net)) return false; /* ours */
-    if (worker->timers.unpublished || runtime->sim.looks == 0) return false;
-    return hdi_load_relaxed(&worker->timers.next_ns) > now_ns && !hdi_schedule_is_over(schedule);
-}
-
 /* Run the task that the schedule has next, those it switches to at points, and as many after them
  * as need nothing else. Returns false if none is ready. */
-static bool step_scheduled(struct hd_runtime *runtime, struct hdi_schedule *schedule,
-                           const struct goal *goal)
+static bool step_scheduled(struct hd_runtime *runtime, struct hdi_schedule *schedule)
 {
     if (schedule->clock) let_time_pass(runtime, schedule);
     fire_timers(runtime);
     struct hd_task *task = next_scheduled(schedule);
     if (!task) return false;
     struct hdi_worker *worker = schedule->host;
-    schedule->due_ns = next_timer(runtime);
+    const bool only = schedule->direct && !hdi_load_relaxed(&runtime->sim.net); /* ours */
+    hdi_schedule_due(schedule, only ? hdi_load_relaxed(&worker->timers.next_ns)
+                                    : next_timer(runtime));
     void *outer = enter(runtime, worker);
     run_scheduled(runtime, schedule, worker, task);
-    while (goes_on(runtime, schedule, worker, goal) && (task = next_scheduled(schedule))) {
+    while (hdi_schedule_goes_on(schedule, worker, sim_now(runtime)) &&
+           (task = next_scheduled(schedule))) {
         if (schedule->host != worker) { /* The last one has made another dispatcher. */
             schedule->host->handed = task;
             break;
         }
         runtime->sim.looks--;
-        schedule->due_ns = hdi_load_relaxed(&worker->timers.next_ns);
+        hdi_schedule_due(schedule, hdi_load_relaxed(&worker->timers.next_ns));
         run_scheduled(runtime, schedule, worker, task);
     }
     leave(worker, outer);
@@ -393,10 +378,11 @@ static int let_events_happen(struct hd_runtime *runtime, uint32_t event, int64_t
 }
 
 /* Context: holder of sim.drive. */
-static int drive(struct hd_runtime *runtime, const struct goal *goal)
+static int drive(struct hd_runtime *runtime, const struct hdi_goal *goal)
 {
     struct hdi_schedule *schedule = runtime->sim.schedule;
     const int64_t deadline_ns = goal->deadline_ns;
+    if (schedule) hdi_schedule_drive(schedule, goal);
     while (hdi_load_acquire(goal->word) == goal->expected) {
         if (sim_now(runtime) >= deadline_ns) return -ETIMEDOUT;
         const uint32_t event = hdi_load_acquire(&runtime->sim.event);
@@ -408,7 +394,7 @@ static int drive(struct hd_runtime *runtime, const struct goal *goal)
             if (err) return err;
             continue;
         }
-        if (schedule ? step_scheduled(runtime, schedule, goal) : step(runtime)) {
+        if (schedule ? step_scheduled(runtime, schedule) : step(runtime)) {
             hdi_store_relaxed(&runtime->sim.asleep, false); /* A hint until it is true. */
             continue;
         }
@@ -453,7 +439,7 @@ static int sim_wait(struct hd_runtime *runtime, _Atomic(uint32_t) *word, uint32_
             struct hdi_overflow_thread overflow; /* Fibers run on this thread now. */
             const bool report =
                 runtime->options.report_overflow && hdi_overflow_thread_init(&overflow) == 0;
-            const struct goal goal = {word, expected, deadline_ns};
+            const struct hdi_goal goal = {word, expected, deadline_ns};
             const int err = drive(runtime, &goal);
             if (err == -EDEADLK) stuck(runtime);
             if (report) hdi_overflow_thread_fini(&overflow);
