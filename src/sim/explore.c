@@ -56,6 +56,7 @@ static bool next_schedule(struct search *search, uint64_t n, struct hdi_sampler 
 {
     if (search->portfolio) {
         hdi_portfolio_next(search->portfolio, sampler, seed);
+        search->explorer.signs = hdi_portfolio_looks(search->portfolio);
         return true;
     }
     *sampler = search->own;

@@ -41,7 +41,6 @@ static int need_runtime(struct hdi_explorer *explorer, uint64_t seed)
     schedule->judges = true;
     schedule->ignores_results = explorer->options.ignore_results;
     schedule->allows_stale = explorer->options.allow_stale;
-    schedule->signs = strcmp(explorer->options.sampler, "portfolio") == 0;
     schedule->clock = explorer->options.clock;
     schedule->invariant = explorer->options.invariant;
     schedule->invariant_arg = explorer->options.hook_arg;
@@ -126,6 +125,7 @@ static int run_here(struct hdi_explorer *explorer, struct hdi_sampler *sampler, 
     if (explorer->options.reset) explorer->options.reset(explorer->options.hook_arg);
     schedule->sampler = sampler;
     schedule->allowed = explorer->faults;
+    schedule->signs = explorer->signs;
     hdi_runtime_rewind(runtime, seed);
     hdi_schedule_rewind(schedule, seed);
     if (log) {

@@ -32,6 +32,7 @@ struct hdi_explorer {
     hd_options runtime_options;
     hd_runtime *runtime;          /* NULL: none yet, or the last was abandoned */
     const struct hdi_fault_list *faults; /* those that may happen; NULL: all */
+    bool signs;                   /* the signature of the next one is wanted */
     struct hdi_outcome *shared;   /* fork: what the child says */
     _Atomic(uint32_t) done;       /* the program has returned, */
     int code;                     /* this */

@@ -11,6 +11,8 @@
 #define RATE_ONE   (1u << 16) /* rates are fractions of that */
 #define RATE_SHIFT 5          /* a schedule is 1/32 of its rate */
 #define EARLY      64         /* schedules by which what enumerates has found what it finds soon */
+#define LOOK_ALL   64         /* schedules of a sampler that are looked at, */
+#define LOOK_EVERY 4          /* and which of those after them */
 #define SEEN_BITS  20         /* one for each signature seen, until a quarter of them is set */
 
 struct arm {
@@ -122,6 +124,12 @@ void hdi_portfolio_next(struct hdi_portfolio *portfolio, struct hdi_sampler **sa
                 : hdi_stream_draw(portfolio->seed, HDI_PURPOSE_SCHEDULE, 2, portfolio->schedules);
 }
 
+bool hdi_portfolio_looks(const struct hdi_portfolio *portfolio)
+{
+    const uint32_t schedules = portfolio->hands[portfolio->current].schedules;
+    return schedules <= LOOK_ALL || schedules % LOOK_EVERY == 0;
+}
+
 static bool is_new(struct hdi_portfolio *portfolio, uint64_t signature)
 {
     const uint64_t at = hdi_mix64(signature) >> (64 - SEEN_BITS);
@@ -138,6 +146,7 @@ static bool is_new(struct hdi_portfolio *portfolio, uint64_t signature)
 void hdi_portfolio_tell(struct hdi_portfolio *portfolio, const struct hdi_portfolio_news *news)
 {
     struct hand *hand = &portfolio->hands[portfolio->current];
+    if (!hdi_portfolio_looks(portfolio)) return;
     hand->rate -= hand->rate >> RATE_SHIFT;
     if (is_new(portfolio, news->signature)) hand->rate += RATE_ONE >> RATE_SHIFT;
 }

@@ -22,9 +22,10 @@
  *
  * What a program has shown so far moves the weights. A fault that was not found yet is in none of
  * the classes that were run (sim/signature.h), so a sampler finds it at most as often as it brings
- * a new class. The rate of new ones, over about the last 32 schedules of a sampler, is what its
- * weight goes with, down to a quarter: no sampler is left out because of what it brought in a few
- * schedules.
+ * a new class. The rate of new ones, over about the last 32 schedules of a sampler that were looked
+ * at, is what its weight goes with, down to a quarter: no sampler is left out because of what it
+ * brought in a few schedules. Of each sampler's schedules the first 64 are looked at, and then
+ * every fourth: a signature costs a sixth of a schedule.
  *
  * What is chosen depends on the seed and on what was told, and on nothing else: level D3.
  *
@@ -43,7 +44,7 @@ struct hdi_portfolio;
 /* What a schedule brought. */
 struct hdi_portfolio_news {
     uint32_t steps, tasks, decisions;
-    uint64_t signature; /* of who touched what in which order */
+    uint64_t signature; /* of who touched what in which order; if it was wanted */
     bool failed;
 };
 
@@ -55,6 +56,9 @@ void hdi_portfolio_destroy(struct hdi_portfolio *portfolio);
  * until the next call. */
 void hdi_portfolio_next(struct hdi_portfolio *portfolio, struct hdi_sampler **sampler,
                         uint64_t *seed);
+
+/* Whether that one's signature is wanted. */
+bool hdi_portfolio_looks(const struct hdi_portfolio *portfolio);
 
 /* How the schedule went that hdi_portfolio_next() was last asked for. */
 void hdi_portfolio_tell(struct hdi_portfolio *portfolio, const struct hdi_portfolio_news *news);
