@@ -39,8 +39,8 @@ struct hdi_account *hdi_account_need(struct hd_task *task)
 /* Put what is in the task's credit back to the slices: everything below works on those. */
 static void gather(struct hd_task *task, struct hdi_account *account)
 {
-    account->slice[HD_OPS] += task->credit.ops + task->credit.channel;
-    account->slice[HD_CHANNEL_OPS] += task->credit.channel;
+    account->slice[HD_OPS] += (task->credit.ops + task->credit.channel) / HDI_FARE;
+    account->slice[HD_CHANNEL_OPS] += task->credit.channel / HDI_FARE;
     task->credit = (struct hdi_credit){0, 0};
 }
 
@@ -69,7 +69,8 @@ static void pour(struct hd_task *task, struct hdi_account *account, bool channel
     const int64_t most = hdi_less(slice[HD_CHANNEL_OPS], HDI_CREDIT_MAX);
     const int64_t channel_calls = hdi_less(share, most);
     const int64_t calls = hdi_less(slice[HD_OPS] - channel_calls, HDI_CREDIT_MAX);
-    task->credit = (struct hdi_credit){(int16_t)calls, (int16_t)channel_calls};
+    task->credit =
+        (struct hdi_credit){(int32_t)calls * HDI_FARE, (int32_t)channel_calls * HDI_FARE};
     account->poured = task->credit;
     slice[HD_OPS] -= calls + channel_calls;
     slice[HD_CHANNEL_OPS] -= channel_calls;
@@ -275,7 +276,7 @@ enum { DIRECTLY_MAX = 4 };
 static bool pay_directly(struct hd_task *task, const struct hdi_pool *pool, unsigned resource,
                          unsigned ops)
 {
-    if (pool->limits || task->credit.ops == -DIRECTLY_MAX) return false;
+    if (pool->limits || task->credit.ops == -DIRECTLY_MAX * HDI_FARE) return false;
     struct hdi_pool *first = pool->source[HD_OPS];
     struct hdi_pool *second = resource == HDI_FREE ? NULL : pool->source[resource];
     if (first && !hdi_pool_take(first, HD_OPS, ops)) return false;
@@ -283,14 +284,15 @@ static bool pay_directly(struct hd_task *task, const struct hdi_pool *pool, unsi
         if (first) hdi_pool_unconsume(first, HD_OPS, ops);
         return false;
     }
-    task->credit.ops--;
+    task->credit.ops -= HDI_FARE;
     return true;
 }
 
 /* It is METERED for another reason. */
 static int pay_nothing(struct hd_task *task)
 {
-    if (has_credit(task)) task->credit = (struct hdi_credit){HDI_CREDIT_MAX, HDI_CREDIT_MAX};
+    const int32_t most = HDI_CREDIT_MAX * HDI_FARE;
+    if (has_credit(task)) task->credit = (struct hdi_credit){most, most};
     return 0;
 }
 

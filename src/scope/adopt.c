@@ -128,10 +128,10 @@ static __attribute__((noinline)) int adopt_paying(struct hdi_nursery *n, struct 
         spawns = &n->spawns;
     }
     if (!spawns) return adopt_asking(n, task, daemon, spawner);
-    spawner->credit.ops--;
+    spawner->credit.ops -= HDI_FARE;
     const int err = adopt_slowly(n, task, daemon, spawns, spawner->nursery->payer);
     if (err != -EDQUOT) return err;
-    spawner->credit.ops++;
+    spawner->credit.ops += HDI_FARE;
     return adopt_asking(n, task, daemon, spawner);
 }
 
@@ -142,7 +142,7 @@ HDI_ALWAYS_INLINE bool adopt_quickly(struct hdi_nursery *n, struct hd_task *task
     const bool can = hdi_nursery_is_open((hd_nursery_state)n->state) && spawns->left > 0;
     if (hdi_likely(can)) {
         spawns->left--;
-        spawner->credit.ops--;
+        spawner->credit.ops -= HDI_FARE;
         take_in(n, task);
     }
     hdi_lock_give(&n->scope.base.lock);

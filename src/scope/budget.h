@@ -287,7 +287,7 @@ static inline int64_t hdi_account_slice(const struct hd_task *task, unsigned res
     const int credit = resource == HD_OPS           ? task->credit.ops + task->credit.channel
                        : resource == HD_CHANNEL_OPS ? task->credit.channel
                                                     : 0;
-    return hdi_account_of(task)->slice[resource] + credit;
+    return hdi_account_of(task)->slice[resource] + credit / HDI_FARE;
 }
 
 /* Pay for a spawn or a system call, as most tasks do that have drawn ops before. */
@@ -301,7 +301,7 @@ static inline bool hdi_account_pay_one(struct hd_task *task, unsigned resource)
     int64_t *own = source ? &account->limit[resource] : &account->slice[resource];
     if (*own < 1 || (source && !hdi_pool_take(source, resource, 1))) return false;
     if (*own != HD_UNLIMITED) --*own;
-    task->credit.ops--;
+    task->credit.ops -= HDI_FARE;
     return true;
 }
 

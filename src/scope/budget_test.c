@@ -128,15 +128,16 @@ TEST(closed_pools_count_nothing)
 TEST(credit_is_paid_in_full_or_not_at_all)
 {
     static const unsigned costs[] = {0, 1, 2, 7, HDI_CREDIT_MAX, HDI_CREDIT_MAX + 1u, UINT32_MAX};
-    static const int16_t credits[] = {0, 1, 2, 6, 7, HDI_CREDIT_MAX - 1, HDI_CREDIT_MAX};
+    static const int32_t credits[] = {0, 1, 2, 6, 7, HDI_CREDIT_MAX - 1, HDI_CREDIT_MAX};
     struct hd_task task = {.word = 0};
     for (int i = 0; i < 7 * 7; i++) {
-        const int16_t credit = credits[i % 7];
+        const int32_t credit = credits[i % 7];
         const unsigned cost = costs[i / 7];
         const bool enough = cost <= (unsigned)credit;
-        task.credit = (struct hdi_credit){credit, 3};
-        EXPECT_EQ(hdi_credit_pay(&task, cost), enough);
-        EXPECT_EQ(task.credit.ops, enough ? credit - (int)cost : credit);
+        const int32_t left = enough ? credit - (int32_t)cost : credit;
+        task.credit = (struct hdi_credit){credit * HDI_FARE, 3};
+        EXPECT_EQ(hdi_credit_pay_ops(&task, HDI_METERED, cost), enough);
+        EXPECT_EQ(task.credit.ops, left * HDI_FARE);
         EXPECT_EQ(task.credit.channel, 3);
     }
 }
@@ -145,23 +146,36 @@ TEST(credit_is_paid_in_full_or_not_at_all)
 TEST(no_credit_is_not_taken_for_some)
 {
     struct hd_task task = {.word = 0};
-    for (int16_t calls = 0; calls <= 4; calls++) {
+    for (int32_t calls = 0; calls <= 4; calls++) {
+        task.credit = (struct hdi_credit){-calls * HDI_FARE, 0};
         for (unsigned cost = 1; cost <= HDI_CREDIT_MAX + 1u; cost++) {
-            task.credit = (struct hdi_credit){(int16_t)-calls, 0};
-            EXPECT(!hdi_credit_pay(&task, cost));
-            EXPECT_EQ(task.credit.ops, -calls);
+            EXPECT(!hdi_credit_pay_ops(&task, HDI_METERED, cost));
+            EXPECT_EQ(task.credit.ops, -calls * HDI_FARE);
         }
+        EXPECT(!hdi_credit_pay(&task.credit.ops, hdi_word_fare(HDI_METERED)));
+        EXPECT_EQ(task.credit.ops, -(calls + 1) * HDI_FARE); /* Who called puts it back. */
     }
 }
 
-/* Only who is METERED, and nothing else, goes on after a payment. */
+/* Only who is METERED, and nothing else, goes on after a payment: however much credit there is, and
+ * whatever else is in the word. */
 TEST(a_payment_is_not_all_that_a_word_may_ask_for)
 {
-    EXPECT(hdi_only_pays(HDI_METERED | HDI_NOTIFIED));
-    EXPECT(!hdi_only_pays(HDI_METERED | HDI_GIVE_WAY));
-    EXPECT(!hdi_only_pays(HDI_METERED | HDI_CANCELLED));
-    EXPECT(!hdi_only_pays(HDI_METERED | HDI_IN_CANCELLED));
-    EXPECT(!hdi_only_pays(0));
+    const uint64_t others = HDI_CANCELLED | HDI_IN_CANCELLED | HDI_GIVE_WAY;
+    const uint64_t rest = ~HDI_ATTENTION;
+    static const int32_t credits[] = {-4, 0, 1, 2, 2 * HDI_CREDIT_MAX - 1};
+    EXPECT_EQ(hdi_word_fare(rest), 0);
+    EXPECT_EQ(hdi_word_fare(rest | HDI_METERED), HDI_FARE);
+    for (uint64_t flags = others; flags > 0; flags = (flags - 1) & others) {
+        for (int i = 0; i < 5; i++) {
+            struct hd_task task = {.credit = {credits[i] * HDI_FARE, credits[i] * HDI_FARE}};
+            const int32_t fare = hdi_word_fare(rest | HDI_METERED | flags);
+            EXPECT(!hdi_credit_pay(&task.credit.ops, fare));
+            EXPECT(!hdi_credit_pay(&task.credit.channel, hdi_word_fare(flags)));
+            EXPECT(!hdi_credit_pay_ops(&task, HDI_METERED | flags, 0));
+            EXPECT_EQ(task.credit.ops + fare, credits[i] * HDI_FARE);
+        }
+    }
 }
 
 /* ---- spawns ---- */

@@ -116,13 +116,20 @@ int hdi_scope_attend(struct hd_task *task, enum hdi_cost cost, bool now, const v
     return attend(task, cost, 1, now, object);
 }
 
+int hdi_scope_unpaid(struct hd_task *task, enum hdi_cost cost, bool now, const void *object,
+                     int32_t fare)
+{
+    *hdi_credit_for(task, cost) += fare;
+    return attend(task, cost, 1, now, object);
+}
+
 int hd_checkpoint(unsigned ops)
 {
     struct hd_task *task = hdi_task_self();
     if (!task) return 0;
     const uint64_t word = hdi_load_relaxed(&task->word); /* What is missed is seen next time. */
     if (hdi_likely(!(word & HDI_ATTENTION))) return 0;
-    if (hdi_only_pays(word) && hdi_credit_pay(task, ops)) return 0;
+    if (hdi_credit_pay_ops(task, word, ops)) return 0;
     return attend(task, HDI_COST_CALL, ops, false, NULL);
 }
 

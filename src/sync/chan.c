@@ -219,6 +219,16 @@ static bool recv_locked(struct hd_chan *chan, void *item, struct hdi_wakeups *wa
     return true;
 }
 
+/* ---- what a task with a budget pays ---- */
+
+/* `fare` is what the task is to pay, and can; 0: nothing. A payment is a store: made before, taking
+ * the lock would have to wait for it. So the lock is held; and an item that goes through the
+ * ring is paid for last of all, since there it costs the most. */
+HDI_ALWAYS_INLINE void pay(struct hd_task *task, int32_t fare)
+{
+    if (fare != 0) task->credit.channel -= fare;
+}
+
 /* ---- sending one ---- */
 
 static int wait_to_send(struct hd_chan *chan, const void *item, int64_t deadline)
@@ -305,16 +315,21 @@ static __attribute__((noinline)) int send_over(struct hd_chan *chan, const void 
 }
 
 HDI_ALWAYS_INLINE int send_holding(struct hd_chan *chan, const void *item, int64_t deadline,
-                                   struct hd_task *task)
+                                   struct hd_task *task, int32_t fare)
 {
-    if (!hdi_list_empty(&chan->receivers)) return send_over(chan, item, deadline);
-    if (chan->count < chan->limit) {
-        if (hdi_unlikely(!hdi_chan_is_plain(chan))) return send_slowly(chan, item, deadline);
+    if (!hdi_list_empty(&chan->receivers)) {
+        pay(task, fare);
+        return send_over(chan, item, deadline);
+    }
+    const bool room = chan->count < chan->limit;
+    if (room && hdi_likely(hdi_chan_is_plain(chan))) {
         ring_put(chan, item);
         hdi_lock_give(&chan->base.lock);
+        pay(task, fare);
         return 0;
     }
-    const bool wait = !chan->special && deadline == HD_FOREVER && task;
+    pay(task, fare);
+    const bool wait = !room && !chan->special && deadline == HD_FOREVER && task;
     return hdi_likely(wait) ? send_fiber(chan, item, task) : send_slowly(chan, item, deadline);
 }
 
@@ -322,7 +337,7 @@ static __attribute__((noinline)) int send_contended(struct hd_chan *chan, const 
                                                     int64_t deadline, struct hd_task *task)
 {
     hdi_lock_slow(&chan->base.lock);
-    return send_holding(chan, item, deadline, task);
+    return send_holding(chan, item, deadline, task, 0);
 }
 
 /* The task pays for it as it may, or gives way, or is told why it may not go on. */
@@ -332,29 +347,17 @@ static __attribute__((noinline)) int send_attending(struct hd_chan *chan, const 
     const int err = hdi_attend(task, HDI_COST_CHANNEL, deadline == HD_NOW, chan);
     if (err) return err;
     hdi_lock_take(&chan->base.lock);
-    return send_holding(chan, item, deadline, task);
+    return send_holding(chan, item, deadline, task, 0);
 }
 
-/* It had no credit left. Context: the lock, which is given back. */
-static __attribute__((noinline)) int send_broke(struct hd_chan *chan, const void *item,
-                                                int64_t deadline, struct hd_task *task)
-{
-    hdi_lock_give(&chan->base.lock);
-    task->credit.channel++;
-    return send_attending(chan, item, deadline, task);
-}
-
-/* Most METERED tasks. The credit is used with the lock held: before, taking the lock would have to
- * wait for the store, and that for three loads of which each needs the last. */
+/* Most METERED tasks. */
 HDI_ALWAYS_INLINE int send_paying(struct hd_chan *chan, const void *item, int64_t deadline,
-                                  struct hd_task *task, uint64_t word)
+                                  struct hd_task *task, int32_t fare)
 {
-    if (hdi_unlikely(!hdi_only_pays(word))) return send_attending(chan, item, deadline, task);
-    if (hdi_unlikely(!hdi_lock_try(&chan->base.lock))) {
+    if (hdi_unlikely(task->credit.channel < fare || !hdi_lock_try(&chan->base.lock))) {
         return send_attending(chan, item, deadline, task);
     }
-    if (hdi_unlikely(--task->credit.channel < 0)) return send_broke(chan, item, deadline, task);
-    return send_holding(chan, item, deadline, task);
+    return send_holding(chan, item, deadline, task, fare);
 }
 
 /* Everything that is called is called last: so nothing has to be kept over a call. */
@@ -363,15 +366,14 @@ HDI_ALWAYS_INLINE int send(struct hd_chan *chan, const void *item, int64_t deadl
     struct hd_task *task = hdi_task_self();
     if (task) {
         if (hdi_unlikely(task->kind != HDI_TASK_FIBER) && deadline != HD_NOW) return -EINVAL;
-        const uint64_t word = hdi_load_relaxed(&task->word); /* What is missed is seen next time. */
-        if (hdi_unlikely(word & HDI_ATTENTION)) {
-            return send_paying(chan, item, deadline, task, word);
-        }
+        /* Relaxed: what is missed is seen next time. */
+        const int32_t fare = hdi_word_fare(hdi_load_relaxed(&task->word));
+        if (hdi_unlikely(fare != 0)) return send_paying(chan, item, deadline, task, fare);
     }
     if (hdi_unlikely(!hdi_lock_try(&chan->base.lock))) {
         return send_contended(chan, item, deadline, task);
     }
-    return send_holding(chan, item, deadline, task);
+    return send_holding(chan, item, deadline, task, 0);
 }
 
 int hd_chan_send(hd_chan *chan, const void *item)
@@ -458,18 +460,23 @@ static __attribute__((noinline)) int refill_and_wake(struct hd_chan *chan)
     return 0;
 }
 
+/* As send_holding(). */
 HDI_ALWAYS_INLINE int recv_holding(struct hd_chan *chan, void *item, int64_t deadline,
-                                   struct hd_task *task)
+                                   struct hd_task *task, int32_t fare)
 {
     const uint32_t count = chan->count;
-    if (count > 0) {
-        if (hdi_unlikely(!hdi_chan_is_plain(chan))) return recv_slowly(chan, item, deadline);
+    if (count > 0 && hdi_likely(hdi_chan_is_plain(chan))) {
         ring_take(chan, item);
-        if (hdi_unlikely(count >= chan->limit)) return refill_and_wake(chan); /* CHAN-2 */
+        if (hdi_unlikely(count >= chan->limit)) {
+            pay(task, fare);
+            return refill_and_wake(chan); /* CHAN-2 */
+        }
         hdi_lock_give(&chan->base.lock);
+        pay(task, fare);
         return 0;
     }
-    if (hdi_unlikely(chan->special)) return recv_slowly(chan, item, deadline);
+    pay(task, fare);
+    if (hdi_unlikely(count > 0 || chan->special)) return recv_slowly(chan, item, deadline);
     if (!hdi_list_empty(&chan->senders)) return recv_over(chan, item, deadline);
     const bool wait = deadline == HD_FOREVER && task;
     return hdi_likely(wait) ? recv_fiber(chan, item, task) : recv_slowly(chan, item, deadline);
@@ -479,7 +486,7 @@ static __attribute__((noinline)) int recv_contended(struct hd_chan *chan, void *
                                                     int64_t deadline, struct hd_task *task)
 {
     hdi_lock_slow(&chan->base.lock);
-    return recv_holding(chan, item, deadline, task);
+    return recv_holding(chan, item, deadline, task, 0);
 }
 
 static __attribute__((noinline)) int recv_attending(struct hd_chan *chan, void *item,
@@ -488,26 +495,16 @@ static __attribute__((noinline)) int recv_attending(struct hd_chan *chan, void *
     const int err = hdi_attend(task, HDI_COST_CHANNEL, deadline == HD_NOW, chan);
     if (err) return err;
     hdi_lock_take(&chan->base.lock);
-    return recv_holding(chan, item, deadline, task);
-}
-
-static __attribute__((noinline)) int recv_broke(struct hd_chan *chan, void *item, int64_t deadline,
-                                                struct hd_task *task)
-{
-    hdi_lock_give(&chan->base.lock);
-    task->credit.channel++;
-    return recv_attending(chan, item, deadline, task);
+    return recv_holding(chan, item, deadline, task, 0);
 }
 
 HDI_ALWAYS_INLINE int recv_paying(struct hd_chan *chan, void *item, int64_t deadline,
-                                  struct hd_task *task, uint64_t word)
+                                  struct hd_task *task, int32_t fare)
 {
-    if (hdi_unlikely(!hdi_only_pays(word))) return recv_attending(chan, item, deadline, task);
-    if (hdi_unlikely(!hdi_lock_try(&chan->base.lock))) {
+    if (hdi_unlikely(task->credit.channel < fare || !hdi_lock_try(&chan->base.lock))) {
         return recv_attending(chan, item, deadline, task);
     }
-    if (hdi_unlikely(--task->credit.channel < 0)) return recv_broke(chan, item, deadline, task);
-    return recv_holding(chan, item, deadline, task);
+    return recv_holding(chan, item, deadline, task, fare);
 }
 
 /* As send(). */
@@ -516,15 +513,14 @@ HDI_ALWAYS_INLINE int recv(struct hd_chan *chan, void *item, int64_t deadline)
     struct hd_task *task = hdi_task_self();
     if (task) {
         if (hdi_unlikely(task->kind != HDI_TASK_FIBER) && deadline != HD_NOW) return -EINVAL;
-        const uint64_t word = hdi_load_relaxed(&task->word); /* What is missed is seen next time. */
-        if (hdi_unlikely(word & HDI_ATTENTION)) {
-            return recv_paying(chan, item, deadline, task, word);
-        }
+        /* Relaxed: what is missed is seen next time. */
+        const int32_t fare = hdi_word_fare(hdi_load_relaxed(&task->word));
+        if (hdi_unlikely(fare != 0)) return recv_paying(chan, item, deadline, task, fare);
     }
     if (hdi_unlikely(!hdi_lock_try(&chan->base.lock))) {
         return recv_contended(chan, item, deadline, task);
     }
-    return recv_holding(chan, item, deadline, task);
+    return recv_holding(chan, item, deadline, task, 0);
 }
 
 int hd_chan_recv(hd_chan *chan, void *item)

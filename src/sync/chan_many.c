@@ -25,9 +25,9 @@ static size_t pay(const struct hd_chan *chan, struct hd_task *task, size_t most,
     if (!task) return paid;
     *err = hdi_attend(task, HDI_COST_CHANNEL, now, chan);
     if (*err) return 0;
-    const size_t credit = task->credit.channel > 0 ? (size_t)task->credit.channel : 0;
+    const size_t credit = task->credit.channel > 0 ? (size_t)(task->credit.channel / HDI_FARE) : 0;
     if (paid > 1 + credit) paid = 1 + credit;
-    task->credit.channel = (int16_t)(task->credit.channel - (int)(paid - 1));
+    task->credit.channel -= (int32_t)(paid - 1) * HDI_FARE;
     return paid;
 }
 
@@ -35,7 +35,7 @@ static size_t pay(const struct hd_chan *chan, struct hd_task *task, size_t most,
 static void settle(struct hd_task *task, size_t paid, size_t moved)
 {
     const size_t used = moved > 0 ? moved : 1;
-    if (task) task->credit.channel = (int16_t)(task->credit.channel + (int)(paid - used));
+    if (task) task->credit.channel += (int32_t)(paid - used) * HDI_FARE;
 }
 
 /* Send some, waiting if there is room for none. Returns how many, all paid for; 0 with *err. */

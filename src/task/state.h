@@ -4,7 +4,7 @@
  * switch at the end of this file, the others in state.c.
  *
  *   63        40 39       32 31     24 23        16   15      14     13     0
- *   | references | shields   | flags   | lifecycle | phase | filling | case  |
+ *   | references | shields   | flags   | lifecycle | phase | metered | case  |
  *
  *            spawn             run                park
  *   (none) ---------> SCHEDULED ----> RUNNING ----------> IDLE
@@ -34,7 +34,9 @@
  *
  *   IN_CANCELLED   a scope the task is in was cancelled, and no shield is between (scope/scope.h);
  *                  cleared when it leaves that one.
- *   METERED        its calls are charged, and its rights looked at (scope/budget.h).
+ *   METERED        its calls are charged, and its rights looked at (scope/budget.h). Far below
+ *                  the other flags that a call looks at: what it pays is all of them, taken as a
+ *                  number (HDI_FARE).
  *   GIVE_WAY       it has run for long: asked to yield at its next call (sched/monitor.h).
  *
  * Orders. Every transition is one acquire-release CAS, so each sees all that the ones
@@ -67,18 +69,18 @@ enum hdi_lifecycle {
 };
 
 #define HDI_WAIT_CASE       UINT64_C(0x3fff)
-#define HDI_WAIT_FILLING    (UINT64_C(1) << 14)
+#define HDI_METERED         (UINT64_C(1) << 14)
 #define HDI_WAIT_PHASE      (UINT64_C(1) << 15)
 #define HDI_LIFECYCLE_SHIFT 16
 #define HDI_LIFECYCLE_MASK  (UINT64_C(0xff) << HDI_LIFECYCLE_SHIFT)
 #define HDI_NOTIFIED        (UINT64_C(1) << 24)
-#define HDI_CANCELLED       (UINT64_C(1) << 25)
-#define HDI_JOIN_INTEREST   (UINT64_C(1) << 26)
-#define HDI_JOIN_WAKER      (UINT64_C(1) << 27)
-#define HDI_JOIN_AGAIN      (UINT64_C(1) << 28)
+#define HDI_JOIN_INTEREST   (UINT64_C(1) << 25)
+#define HDI_JOIN_WAKER      (UINT64_C(1) << 26)
+#define HDI_JOIN_AGAIN      (UINT64_C(1) << 27)
+#define HDI_CANCELLED       (UINT64_C(1) << 28)
 #define HDI_IN_CANCELLED    (UINT64_C(1) << 29)
-#define HDI_METERED         (UINT64_C(1) << 30)
-#define HDI_GIVE_WAY        (UINT64_C(1) << 31)
+#define HDI_GIVE_WAY        (UINT64_C(1) << 30)
+#define HDI_WAIT_FILLING    (UINT64_C(1) << 31)
 #define HDI_SHIELD_SHIFT    32
 #define HDI_SHIELD_ONE      (UINT64_C(1) << HDI_SHIELD_SHIFT)
 #define HDI_SHIELD_MASK     (UINT64_C(0xff) << HDI_SHIELD_SHIFT)

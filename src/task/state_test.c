@@ -61,10 +61,11 @@ TEST(the_fields_lie_as_in_the_diagram)
     EXPECT_EQ(hdi_word_lifecycle(word), HDI_COMPLETE);
     EXPECT_EQ(word & FLAGS, 0x1f000000);
     EXPECT_EQ(HDI_NOTIFIED, 0x01000000);
-    EXPECT_EQ(HDI_CANCELLED, 0x02000000);
-    EXPECT_EQ(HDI_JOIN_INTEREST, 0x04000000);
-    EXPECT_EQ(HDI_JOIN_WAKER, 0x08000000);
-    EXPECT_EQ(HDI_JOIN_AGAIN, 0x10000000);
+    EXPECT_EQ(HDI_JOIN_INTEREST, 0x02000000);
+    EXPECT_EQ(HDI_JOIN_WAKER, 0x04000000);
+    EXPECT_EQ(HDI_JOIN_AGAIN, 0x08000000);
+    EXPECT_EQ(HDI_CANCELLED, 0x10000000);
+    EXPECT_EQ(HDI_METERED, 0x00004000);
     EXPECT_EQ(HDI_IDLE, 0);
     EXPECT_EQ(HDI_SCHEDULED, 1);
     EXPECT_EQ(HDI_RUNNING, 2);
@@ -74,7 +75,7 @@ TEST(the_fields_lie_as_in_the_diagram)
 TEST(a_new_word_is_scheduled_with_the_references_asked_for)
 {
     EXPECT_EQ(hdi_word_new(false), 0x0000010000010000);
-    EXPECT_EQ(hdi_word_new(true), 0x0000020004010000);
+    EXPECT_EQ(hdi_word_new(true), 0x0000020002010000);
 }
 
 TEST(a_cancel_is_in_effect_without_a_shield)

@@ -64,11 +64,11 @@ enum hdi_task_kind {
                                      * and may do nothing that needs a right */
 
 /* What a METERED task has drawn of its budget and may use up, by kinds of calls, so that each looks
- * at one number. 0 or less: nothing. In the header, because a call that takes a lock waits for what
- * it reads on the way there. */
+ * at one number. Less than HDI_FARE: nothing. In the header, because a call that takes a lock waits
+ * for what it reads on the way there. */
 struct hdi_credit {
-    int16_t ops;     /* of any call but those: one op each */
-    int16_t channel; /* sends and receives: a channel_op and an op each */
+    int32_t ops;     /* of any call but those: one op each, times HDI_FARE */
+    int32_t channel; /* sends and receives: a channel_op and an op each, times HDI_FARE */
 };
 
 struct hd_task {
@@ -90,7 +90,10 @@ struct hd_task {
      * word orders it. */
     _Atomic(uintptr_t) joiner;
 
-    int result;         /* written by the running side before COMPLETE, read after */
+    union {
+        int result;       /* written by the running side before COMPLETE, read after */
+        int left_nursery; /* before that, its own: the result of the nursery it left last */
+    };
     uint8_t kind;       /* enum hdi_task_kind */
     uint8_t size_class; /* which slab it came from */
     bool resumes;       /* fiber: in a queue, but RUNNING: it yielded, or its wait was decided */
@@ -112,12 +115,9 @@ struct hd_task {
                                   * `scopes` held */
 
     union {
-        struct { /* how both of the others begin; its own */
-            int left_nursery; /* the result of the nursery it left last */
-            struct hdi_credit credit;
-        };
+        struct hdi_credit credit; /* how both of the others begin; its own */
         struct {
-            uint64_t common_;
+            struct hdi_credit credit_;
             struct hdi_context context;
             struct hdi_stack *stack; /* NULL before the first run */
             hd_fn *fn;
@@ -132,7 +132,7 @@ struct hd_task {
             uint32_t holds; /* its own: locks of its thread that it holds (sync/hold.c) */
         } fiber;
         struct {
-            uint64_t common_;
+            struct hdi_credit credit_;
             hd_poll_fn *poll;
             hd_drop_fn *drop;
             struct hdi_waiter *waits;          /* the task's own: its waits that stand in queues */
@@ -180,20 +180,36 @@ struct hdi_extras *hdi_task_need_extras(struct hd_task *task);
 
 /* ---- credit: how most calls of a METERED task are paid for ---- */
 
-#define HDI_CREDIT_MAX (INT16_MAX / 2) /* of each kind; hd_chan_*_many() may put some back */
+/* What a call pays is the flags it finds in the word, as a number: METERED alone is one fare. Any
+ * other that asks for attention is more than a credit can be. So a payment is one subtraction, and
+ * the test of its sign tells both that there was enough, and that nothing else is wanted. */
+#define HDI_FARE       ((int32_t)HDI_METERED)
+#define HDI_CREDIT_MAX 8192 /* fares of each kind; hd_chan_*_many() may put some back */
+_Static_assert(2 * HDI_CREDIT_MAX * HDI_METERED <= HDI_CANCELLED &&
+                   HDI_CANCELLED < HDI_IN_CANCELLED && HDI_CANCELLED < HDI_GIVE_WAY,
+               "no credit pays for other flags");
+_Static_assert(HDI_ATTENTION + 8 * HDI_METERED <= INT32_MAX, "a payment does not overflow");
 
-/* Whether the word asks for no more attention than a payment. */
-static inline bool hdi_only_pays(uint64_t word)
+static inline int32_t hdi_word_fare(uint64_t word)
 {
-    return (word & HDI_ATTENTION) == HDI_METERED;
+    return (int32_t)(word & HDI_ATTENTION);
 }
 
-/* Pay so many ops out of what was drawn before. Returns false if that does not suffice. Context:
- * the running task. */
-static inline bool hdi_credit_pay(struct hd_task *task, unsigned ops)
+/* Pay out of what was drawn before. Returns false if that did not suffice: then the fare is to be
+ * put back, out of line, so that it need not be kept here. Context: the running task. */
+static inline bool hdi_credit_pay(int32_t *credit, int32_t fare)
 {
-    if ((int64_t)ops > task->credit.ops) return false;
-    task->credit.ops = (int16_t)(task->credit.ops - (int)ops);
+    *credit -= fare;
+    return hdi_likely(*credit >= 0);
+}
+
+/* So many ops at once, or nothing. */
+static inline bool hdi_credit_pay_ops(struct hd_task *task, uint64_t word, unsigned ops)
+{
+    if (hdi_word_fare(word) != HDI_FARE) return false;
+    const int64_t left = task->credit.ops - (int64_t)ops * HDI_FARE;
+    if (left < 0) return false;
+    task->credit.ops = (int32_t)left;
     return true;
 }
 
@@ -210,6 +226,12 @@ enum hdi_cost {
     HDI_COST_SYSCALL,
 };
 
+/* Of calls that cost nothing but ops, and of channel operations. */
+static inline int32_t *hdi_credit_for(struct hd_task *task, enum hdi_cost cost)
+{
+    return cost == HDI_COST_CHANNEL ? &task->credit.channel : &task->credit.ops;
+}
+
 /* The slow part of every call by a task whose word has one of HDI_ATTENTION: pay, give way if
  * asked to, and in sim let others go first, if the schedule says so: `object` is what the call is
  * about, or NULL. `now`: the call only looks: it pays, but nothing else (unless in sim there is an
@@ -217,19 +239,23 @@ enum hdi_cost {
  * on: what hdi_scope_code() says, -EDQUOT. Context: the running task. */
 int hdi_scope_attend(struct hd_task *task, enum hdi_cost cost, bool now, const void *object);
 
+/* The same after a fare was taken out of the credit for this kind of call, and did not suffice. */
+int hdi_scope_unpaid(struct hd_task *task, enum hdi_cost cost, bool now, const void *object,
+                     int32_t fare);
+
 /* The first thing in a call, which for most tasks is nothing, and for most others a payment out of
  * their credit. As above. */
 static inline int hdi_attend(struct hd_task *task, enum hdi_cost cost, bool now,
                              const void *object)
 {
     const uint64_t word = hdi_load_relaxed(&task->word); /* What is missed is seen next time. */
-    if (hdi_likely(!(word & HDI_ATTENTION))) return 0;
-    if (cost == HDI_COST_CALL && hdi_only_pays(word) && hdi_credit_pay(task, 1)) return 0;
-    if (cost == HDI_COST_CHANNEL && hdi_only_pays(word) && task->credit.channel > 0) {
-        task->credit.channel--;
-        return 0;
+    const int32_t fare = hdi_word_fare(word);
+    if (hdi_likely(fare == 0)) return 0;
+    if (cost != HDI_COST_CALL && cost != HDI_COST_CHANNEL) {
+        return hdi_scope_attend(task, cost, now, object);
     }
-    return hdi_scope_attend(task, cost, now, object);
+    if (hdi_credit_pay(hdi_credit_for(task, cost), fare)) return 0;
+    return hdi_scope_unpaid(task, cost, now, object, fare);
 }
 
 /* What a wait that a cancel ended returns: -ECANCELED; -ETIMEDOUT if it was a deadline. Context:
