@@ -177,7 +177,8 @@ struct target {
     struct hd_dispatcher *home;
     struct hdi_worker *worker; /* the caller's, if of that runtime */
     struct hd_task *spawner;   /* the running task, if it has paid */
-    struct hd_task *payer;     /* the same, if it is to pay in hdi_scope_adopt_for() */
+    struct hd_task *payer;     /* the same, if it has paid the op, and is to pay the rest in
+                                * hdi_scope_adopt_for() */
     struct hdi_nursery *nursery;
     bool daemon;
     bool errand; /* HDI_UNUSUAL_ERRAND */
@@ -223,9 +224,11 @@ static __attribute__((noinline)) int find_other_target(const hd_spawn_options *o
     return check_placement(options, home);
 }
 
-/* The running task pays, and needs the right to. */
-static __attribute__((noinline)) int ask_to_spawn(struct target *target, struct hd_task *spawner)
+/* The running task pays, and needs the right to. `taken`: what was taken of its credit in vain. */
+static __attribute__((noinline)) int ask_to_spawn(struct target *target, struct hd_task *spawner,
+                                                  int32_t taken)
 {
+    spawner->credit.ops += taken;
     const int err = hdi_scope_may_spawn(spawner, target->nursery);
     if (!err) target->spawner = spawner;
     return err;
@@ -283,11 +286,10 @@ HDI_ALWAYS_INLINE int find_target(const hd_spawn_options *options, struct target
     /* Relaxed: the flag never changes. */
     const bool pays = self && (hdi_load_relaxed(&self->word) & HDI_METERED);
     if (hdi_likely(!pays)) return 0;
-    if (hdi_likely(target->nursery && self->credit.ops > 0)) {
-        target->payer = self;
-        return 0;
-    }
-    return ask_to_spawn(target, self);
+    if (hdi_unlikely(!target->nursery)) return ask_to_spawn(target, self, 0);
+    if (!hdi_credit_pay(&self->credit.ops, HDI_FARE)) return ask_to_spawn(target, self, HDI_FARE);
+    target->payer = self;
+    return 0;
 }
 
 /* What the options say about where it runs, and before whom. */
@@ -325,9 +327,11 @@ HDI_ALWAYS_INLINE struct hd_task *new_task(const struct target *target,
     task->runtime = target->runtime;
     task->home = target->home;
     task->id = take_id(target->runtime, target->worker);
+    task->left_nursery = 0;
     task->kind = (uint8_t)kind;
     task->size_class = (uint8_t)size_class;
     task->resumes = task->large = task->daemon = false;
+    task->unused_ = 0;
     task->unusual = 0;
     task->level = NORMAL_LEVEL;
     task->phase = 0; /* as in hdi_word_new() */
@@ -335,7 +339,6 @@ HDI_ALWAYS_INLINE struct hd_task *new_task(const struct target *target,
     hdi_store_relaxed(&task->extras, NULL); /* The word publishes it. */
     task->nursery = NULL;
     task->scope = NULL;
-    task->left_nursery = 0;
     task->credit = (struct hdi_credit){0, 0};
     if (hdi_unlikely(options != NULL)) {
         if (options->site) task->site = options->site;

@@ -227,7 +227,9 @@ static int exhausted(struct hd_task *task, struct hdi_account *account, unsigned
 /* For reports: it could not draw this, or could after all. */
 static void mark_exhausted(struct hd_task *task, unsigned resource, bool is)
 {
-    _Atomic(uint8_t) *mark = &hdi_task_extras(task)->exhausted;
+    struct hdi_extras *extras = hdi_task_extras(task);
+    _Atomic(uint8_t) *mark = &extras->exhausted;
+    if (is) extras->spawns_into = NULL;
     if (is || hdi_load_relaxed(mark) == 1 + resource) { /* its own */
         hdi_store_relaxed(mark, is ? (uint8_t)(1 + resource) : 0);
     }

@@ -92,24 +92,21 @@ int hdi_scope_adopt(struct hdi_nursery *n, struct hd_task *task, bool daemon)
 
 /* ---- a spawn that is paid for here ---- */
 
-/* With credit, and something that counts its spawns, a task has an account. */
-static struct hdi_extras *extras_of(const struct hd_task *spawner)
+/* The slice that a task may use for a spawn into this nursery; NULL: it must ask. If it could not
+ * draw before, it asks once more, which says that it no longer is exhausted. */
+static struct hdi_spawns *spawns_for(struct hdi_nursery *n, const struct hd_task *spawner)
 {
-    HDI_ASSERT(hdi_account_of(spawner));
-    return hdi_task_extras(spawner);
-}
-
-/* Whether a task spawns into its own nursery, and that pays. If the task could not draw before, it
- * asks once more, which says that it no longer is exhausted. */
-HDI_ALWAYS_INLINE bool pays_for(const struct hdi_nursery *n, const struct hd_task *spawner)
-{
-    if (spawner->nursery != n || !n->payer) return false;
-    return !hdi_load_relaxed(&extras_of(spawner)->exhausted); /* its own */
+    struct hdi_extras *extras = hdi_task_extras(spawner);
+    struct hdi_account *account = extras ? extras->account : NULL;
+    if (!account || hdi_load_relaxed(&extras->exhausted)) return NULL; /* its own */
+    if (n->paying_owner == spawner) return &account->spawns;
+    return spawner->nursery == n && n->payer ? &n->spawns : NULL;
 }
 
 static int adopt_asking(struct hdi_nursery *n, struct hd_task *task, bool daemon,
                         struct hd_task *spawner)
 {
+    spawner->credit.ops += HDI_FARE; /* It is part of what is asked for. */
     int err = hdi_scope_may_spawn(spawner, n);
     if (err) return err;
     err = adopt_slowly(n, task, daemon, NULL, NULL);
@@ -120,51 +117,47 @@ static int adopt_asking(struct hdi_nursery *n, struct hd_task *task, bool daemon
 static __attribute__((noinline)) int adopt_paying(struct hdi_nursery *n, struct hd_task *task,
                                                   bool daemon, struct hd_task *spawner)
 {
-    struct hdi_spawns *spawns = NULL;
-    if (spawner->credit.ops > 0 && n->paying_owner == spawner) {
-        struct hdi_extras *extras = extras_of(spawner);
-        if (!hdi_load_relaxed(&extras->exhausted)) spawns = &extras->account->spawns;
-    } else if (spawner->credit.ops > 0 && pays_for(n, spawner)) {
-        spawns = &n->spawns;
-    }
+    struct hdi_spawns *spawns = spawns_for(n, spawner);
     if (!spawns) return adopt_asking(n, task, daemon, spawner);
-    spawner->credit.ops -= HDI_FARE;
     const int err = adopt_slowly(n, task, daemon, spawns, spawner->nursery->payer);
-    if (err != -EDQUOT) return err;
-    spawner->credit.ops += HDI_FARE;
-    return adopt_asking(n, task, daemon, spawner);
+    if (err == -EDQUOT) return adopt_asking(n, task, daemon, spawner);
+    if (!err && spawns == &n->spawns) hdi_task_extras(spawner)->spawns_into = n;
+    return err;
 }
 
 /* Context: base.lock, given back. */
 HDI_ALWAYS_INLINE bool adopt_quickly(struct hdi_nursery *n, struct hd_task *task,
-                                     struct hd_task *spawner, struct hdi_spawns *spawns)
+                                     struct hdi_spawns *spawns)
 {
-    const bool can = hdi_nursery_is_open((hd_nursery_state)n->state) && spawns->left > 0;
-    if (hdi_likely(can)) {
-        spawns->left--;
-        spawner->credit.ops -= HDI_FARE;
-        take_in(n, task);
+    if (hdi_likely(hdi_nursery_is_open((hd_nursery_state)n->state))) {
+        if (hdi_likely(--spawns->left >= 0)) {
+            take_in(n, task);
+            hdi_lock_give(&n->scope.base.lock);
+            return true;
+        }
+        spawns->left = 0;
     }
     hdi_lock_give(&n->scope.base.lock);
-    return can;
+    return false;
 }
 
-/* A task that holds a slice of its own is not exhausted: who finds the pool dry takes back its own
- * slice, too. */
+/* With credit, and something that counts its spawns, a task has an account. One that holds a slice
+ * of its own is not exhausted: who finds the pool dry takes back its own slice, too. */
 int hdi_scope_adopt_for(struct hdi_nursery *n, struct hd_task *task, bool daemon,
                         struct hd_task *spawner)
 {
     struct hdi_lock *lock = &n->scope.base.lock;
-    if (hdi_likely(spawner->credit.ops > 0 && !daemon)) {
-        if (n->paying_owner == spawner) {
-            if (hdi_likely(hdi_lock_try(lock)) &&
-                hdi_likely(adopt_quickly(n, task, spawner, &extras_of(spawner)->account->spawns))) {
-                return 0;
-            }
-        } else if (hdi_likely(pays_for(n, spawner)) && hdi_likely(hdi_lock_try(lock)) &&
-                   hdi_likely(adopt_quickly(n, task, spawner, &n->spawns))) {
+    struct hdi_extras *extras = hdi_task_extras(spawner);
+    if (hdi_unlikely(daemon)) return adopt_paying(n, task, daemon, spawner);
+    if (n->paying_owner == spawner) {
+        HDI_ASSERT(extras && extras->account);
+        if (hdi_likely(hdi_lock_try(lock)) &&
+            hdi_likely(adopt_quickly(n, task, &extras->account->spawns))) {
             return 0;
         }
+    } else if (hdi_likely(extras && extras->spawns_into == n) && hdi_likely(hdi_lock_try(lock)) &&
+               hdi_likely(adopt_quickly(n, task, &n->spawns))) {
+        return 0;
     }
     return adopt_paying(n, task, daemon, spawner);
 }

@@ -33,7 +33,7 @@
  * does too (POOL-7). A task that never makes a call has no account; one that makes few pays for
  * each, and has none either.
  *
- *   ACCOUNT-1  For what is drawn in slices, held >= slice + credit >= 0: the difference was used,
+ *   ACCOUNT-1  In calls, of what is drawn in slices held >= slice + credit >= 0: the rest was used,
  *              and the pool learns of it at the next draw, or the end.
  *   ACCOUNT-2  Only the task touches its account, or who ends it.
  *   ACCOUNT-3  A ledger counts the memory of one task, and stays for its blocks, which may be freed

@@ -42,6 +42,8 @@ struct hdi_extras {
     struct hdi_account *account; /* scope/budget.h: what it has drawn; NULL: nothing */
     _Atomic(uint8_t) exhausted;  /* 1 + the hd_resource it could not draw; 0: none. For reports */
     _Atomic(bool) fined;         /* it was cancelled for that */
+    struct hdi_nursery *spawns_into; /* its own, whose slice pays for its spawns into it (POOL-7);
+                                      * NULL: not yet, or it is exhausted */
     struct hdi_start *start;     /* scope/start.c: who waits for it to be ready; NULL: nobody */
     char *missing;               /* scope/audit.c: why it was refused something; NULL: never was */
     struct hdi_fp_control fp;    /* fiber with HDI_UNUSUAL_SAVE_FP */
@@ -100,6 +102,7 @@ struct hd_task {
     uint8_t unusual;    /* HDI_UNUSUAL_*: what the paths of every switch leave to others */
     bool large : 1;     /* stackless: its state is not behind the header */
     bool daemon : 1;    /* does not keep its nursery from ending */
+    uint8_t unused_ : 6; /* 0: so that those of a new task are stored, and not merged */
     uint8_t level;      /* sched/levels.h */
     uint16_t phase;     /* fiber: HDI_WAIT_PHASE as of its last wait's end; its own */
     struct hdi_lock scopes; /* held for `scope` and what hangs on it (scope/scope.h) */
@@ -286,8 +289,8 @@ struct hd_runtime *hdi_scope_runtime(const struct hdi_nursery *nursery);
  * -EPIPE, -ECANCELED, -EINVAL (another runtime), -EPERM. */
 int hdi_scope_adopt(struct hdi_nursery *nursery, struct hd_task *task, bool daemon);
 
-/* The same with hdi_scope_may_spawn() in one: cheaper for a spawner that has credit. Returns: as
- * both. */
+/* The same with hdi_scope_may_spawn() in one, for a spawner that has paid the op out of its credit:
+ * cheaper. Returns: as both. */
 int hdi_scope_adopt_for(struct hdi_nursery *nursery, struct hd_task *task, bool daemon,
                         struct hd_task *spawner);
 
