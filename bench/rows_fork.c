@@ -208,7 +208,7 @@ static int fork_root(void *arg)
  * workers. */
 
 enum way { SERIAL, ONE, TWO, TWICE, WAYS };
-enum { TURNS_MAX = 256, MS_FACTOR = 32 };
+enum { TURNS_MIN = 5, TURNS_MAX = 256, MS_FACTOR = 32 };
 
 static struct {
     work_fn *work;
@@ -275,7 +275,7 @@ static void take_turns(double ops, enum way first)
             const enum way way = count % 2 == 0 ? i : first + WAYS - 1 - i;
             took[way][count] = turn_ns(way) / ops;
         }
-    } while (++count < TURNS_MAX && now_ns() < end);
+    } while (++count < TURNS_MIN || (count < TURNS_MAX && now_ns() < end));
     for (enum way way = first; way < WAYS; way++) {
         qsort(took[way], count, sizeof *took[way], compare);
         report(names[way], took[way][count / 2]);
