@@ -177,8 +177,7 @@ struct target {
     struct hd_dispatcher *home;
     struct hdi_worker *worker; /* the caller's, if of that runtime */
     struct hd_task *spawner;   /* the running task, if it has paid */
-    struct hd_task *payer;     /* the same, if it has paid the op, and is to pay the rest in
-                                * hdi_scope_adopt_for() */
+    struct hd_task *payer;     /* the same, if it is to pay in hdi_scope_adopt_for() */
     struct hdi_nursery *nursery;
     bool daemon;
     bool errand; /* HDI_UNUSUAL_ERRAND */
@@ -224,11 +223,9 @@ static __attribute__((noinline)) int find_other_target(const hd_spawn_options *o
     return check_placement(options, home);
 }
 
-/* The running task pays, and needs the right to. `taken`: what was taken of its credit in vain. */
-static __attribute__((noinline)) int ask_to_spawn(struct target *target, struct hd_task *spawner,
-                                                  int32_t taken)
+/* The running task pays, and needs the right to. */
+static __attribute__((noinline)) int ask_to_spawn(struct target *target, struct hd_task *spawner)
 {
-    spawner->credit.ops += taken;
     const int err = hdi_scope_may_spawn(spawner, target->nursery);
     if (!err) target->spawner = spawner;
     return err;
@@ -286,10 +283,11 @@ HDI_ALWAYS_INLINE int find_target(const hd_spawn_options *options, struct target
     /* Relaxed: the flag never changes. */
     const bool pays = self && (hdi_load_relaxed(&self->word) & HDI_METERED);
     if (hdi_likely(!pays)) return 0;
-    if (hdi_unlikely(!target->nursery)) return ask_to_spawn(target, self, 0);
-    if (!hdi_credit_pay(&self->credit.ops, HDI_FARE)) return ask_to_spawn(target, self, HDI_FARE);
-    target->payer = self;
-    return 0;
+    if (hdi_likely(target->nursery && self->credit.ops >= HDI_FARE)) {
+        target->payer = self;
+        return 0;
+    }
+    return ask_to_spawn(target, self);
 }
 
 /* What the options say about where it runs, and before whom. */

@@ -103,8 +103,9 @@ static struct hdi_spawns *spawns_for(struct hdi_nursery *n, const struct hd_task
     return spawner->nursery == n && n->payer ? &n->spawns : NULL;
 }
 
-static int adopt_asking(struct hdi_nursery *n, struct hd_task *task, bool daemon,
-                        struct hd_task *spawner)
+/* After a fare was taken in vain. */
+static __attribute__((noinline)) int adopt_asking(struct hdi_nursery *n, struct hd_task *task,
+                                                  bool daemon, struct hd_task *spawner)
 {
     spawner->credit.ops += HDI_FARE; /* It is part of what is asked for. */
     int err = hdi_scope_may_spawn(spawner, n);
@@ -148,6 +149,11 @@ int hdi_scope_adopt_for(struct hdi_nursery *n, struct hd_task *task, bool daemon
 {
     struct hdi_lock *lock = &n->scope.base.lock;
     struct hdi_extras *extras = hdi_task_extras(spawner);
+    /* Only now: with what the child inherits, functions of the program may have been called, which
+     * use up credit, and tell the pool of it. */
+    if (!hdi_credit_pay(&spawner->credit.ops, HDI_FARE)) {
+        return adopt_asking(n, task, daemon, spawner);
+    }
     if (hdi_unlikely(daemon)) return adopt_paying(n, task, daemon, spawner);
     if (n->paying_owner == spawner) {
         HDI_ASSERT(extras && extras->account);

@@ -21,9 +21,10 @@ static void fiber_main(void *arg)
     struct hd_task *task = arg;
     hdi_context_entered(&task->fiber.context);
     hdi_exec_arrived();
-    task->result = task->fiber.fn(task->fiber.arg);
+    const int result = task->fiber.fn(task->fiber.arg);
     if (hdi_unlikely(task->scope != NULL)) hdi_scope_abandoned(task);
     if (hdi_unlikely(hdi_task_extras(task) != NULL)) hdi_locals_end(task);
+    task->result = result; /* Destructors may leave nurseries, whose results were in its place. */
     struct hdi_exec *exec = hdi_exec_self(); /* asked for only now: fn may have moved */
     HD_CHECK(exec && exec->current == task);
     hdi_sched_exit(exec);

@@ -289,8 +289,8 @@ struct hd_runtime *hdi_scope_runtime(const struct hdi_nursery *nursery);
  * -EPIPE, -ECANCELED, -EINVAL (another runtime), -EPERM. */
 int hdi_scope_adopt(struct hdi_nursery *nursery, struct hd_task *task, bool daemon);
 
-/* The same with hdi_scope_may_spawn() in one, for a spawner that has paid the op out of its credit:
- * cheaper. Returns: as both. */
+/* The same with hdi_scope_may_spawn() in one, for a spawner that had credit: cheaper. Returns: as
+ * both. */
 int hdi_scope_adopt_for(struct hdi_nursery *nursery, struct hd_task *task, bool daemon,
                         struct hd_task *spawner);
 

@@ -58,7 +58,7 @@ enum hdi_waiter_kind {
     HDI_WAITER_THREAD,
 };
 
-/* `word` of a waiter that is no fiber: the low bits as in the task word. */
+/* `word` of a waiter that is no fiber: HDI_WAIT_CASE and HDI_WAIT_FILLING as in the task word. */
 #define HDI_WAITER_DECIDED (UINT32_C(1) << 15)
 #define HDI_WAITER_ASLEEP  (UINT32_C(1) << 16) /* thread: in the kernel, or about to be */
 

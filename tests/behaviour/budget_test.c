@@ -606,3 +606,52 @@ static int refuse(void *arg)
 }
 
 TEST_WORLDS(options_that_make_no_sense_are_refused, options) { rt_run(refuse, NULL, options); }
+
+/* ---- looking in the middle of a spawn ---- */
+
+static int look_and_share(void *parents, void **value)
+{
+    *value = parents;
+    (void)budgets_look(parents);
+    return 0;
+}
+
+static const hd_local watched = HD_LOCAL(NULL, look_and_share);
+
+static int nothing(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static int spawn_to_the_limit(void *nursery)
+{
+    int spawned = 0, err;
+    EXPECT_EQ(hd_local_set(&watched, nursery), 0);
+    for (int i = 0; i < 20; i++) EXPECT_EQ(hd_checkpoint(1), 0); /* It has credit by now. */
+    while ((err = hd_go(nursery, nothing, NULL)) == 0) spawned++;
+    EXPECT_EQ(err, -EDQUOT);
+    EXPECT_EQ(hd_go(nursery, nothing, NULL), -EDQUOT);
+    (void)budgets_look(nursery);
+    return spawned;
+}
+
+static int look_while_spawning(void *arg)
+{
+    const hd_budget budget = {.ops = 1000, .spawn_count = 5};
+    const hd_nursery_options how = {.exhausted = HD_EXHAUSTED_ERROR};
+    hd_nursery nursery;
+    (void)arg;
+    budgets_open(&nursery, &budget, &how);
+    EXPECT_EQ(budgets_run(&nursery, spawn_to_the_limit, &nursery), 5);
+    const hd_budget_info info = budgets_look(&nursery);
+    EXPECT_EQ(info.granted.ops, 0);
+    EXPECT_EQ(info.consumed.spawn_count, 5);
+    (void)hd_nursery_leave(&nursery);
+    return 0;
+}
+
+TEST_WORLDS(a_look_in_the_middle_of_a_spawn_is_exact, options)
+{
+    rt_run(look_while_spawning, NULL, options);
+}

@@ -195,3 +195,40 @@ TEST(outside_a_task_there_are_none)
     EXPECT(hd_local_get(&plain) == NULL);
     EXPECT_EQ(hd_local_set(&plain, &value), -EINVAL);
 }
+
+/* ---- what a destructor does is not the task's result ---- */
+
+static int fails(void *arg)
+{
+    (void)arg;
+    return -EXDEV;
+}
+
+static void leave_a_nursery(void *value)
+{
+    int *left = value;
+    HD_NURSERY(n, .on_error = HD_ON_ERROR_COLLECT) EXPECT_EQ(hd_go(n, fails, NULL), 0);
+    *left = hd_nursery_result();
+}
+
+static const hd_local leaves = HD_LOCAL(leave_a_nursery, NULL);
+
+static int returns_seven(void *left)
+{
+    EXPECT_EQ(hd_local_set(&leaves, left), 0);
+    return 7;
+}
+
+static int join_seven(void *arg)
+{
+    int left = 0;
+    (void)arg;
+    EXPECT_EQ(rt_join(rt_spawn(NULL, returns_seven, &left)), 7);
+    EXPECT_EQ(left, -EXDEV);
+    return 0;
+}
+
+TEST_WORLDS(a_nursery_in_a_destructor_is_not_the_result, options)
+{
+    rt_run(join_seven, NULL, options);
+}

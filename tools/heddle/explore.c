@@ -36,6 +36,7 @@
 #define TIME_GRACE_NS    (2 * HD_SECOND_NS)  /* for a job to see that its time is over */
 #define PROBE_TIME_NS    (3 * HD_SECOND_NS)  /* for one run of the program */
 #define WATCH_MS         20
+#define WATCH_MAX_NS     HD_SECOND_NS           /* what counts of the time between two looks */
 #define ENDLESS_NS       (3 * HD_SECOND_NS / 2) /* a schedule that takes so long, */
 #define ENDLESS_TIMES    5                      /* and so much longer than others, does not end */
 #define PATIENCE_NS      (10 * HD_SECOND_NS)    /* the same where there is no limit: */
@@ -200,30 +201,42 @@ static int64_t usual_ns(const struct exploration *x)
 static bool is_endless(const struct exploration *x, const struct job *job)
 {
     const int64_t took_ns = x->ended - job->seen_ns;
-    if (!job->err || job->result.ended) return false;
+    if (job == x->given_up) return true;
+    if (job->err != -ETIMEDOUT || job->result.ended) return false;
     return took_ns >= ENDLESS_NS && took_ns / ENDLESS_TIMES >= usual_ns(x);
 }
 
-static bool is_given_up(const struct exploration *x, const struct job *job, int64_t now_ns)
+/* Whether it shall be: nothing else ends the round. */
+static bool is_past_hope(const struct exploration *x, const struct job *job)
 {
-    const int64_t took_ns = now_ns - job->seen_ns;
-    if (x->options->time.set || job->ended) return false;
-    return took_ns >= PATIENCE_NS && took_ns / PATIENCE_TIMES >= usual_ns(x);
+    if (x->options->time.set || job->ended || !x->round) return false;
+    return job->stuck_ns >= PATIENCE_NS && job->stuck_ns / PATIENCE_TIMES >= usual_ns(x);
 }
 
-/* Sees when each job has ended a schedule, until it is cancelled; and, if nothing else ends the
- * round, that one never will. */
+static void look_at(struct job *job, int64_t now_ns, int64_t passed_ns)
+{
+    const uint64_t schedules = job->shared->schedules;
+    const bool moved = schedules != job->seen || !job->seen_ns;
+    job->stuck_ns = moved ? 0 : job->stuck_ns + passed_ns;
+    job->seen = schedules;
+    if (moved) job->seen_ns = now_ns;
+}
+
+/* Sees when each job has ended a schedule, until it is cancelled, or one is given up. While all were
+ * stopped, as by a terminal, no time has passed. */
 static int watch_jobs(void *arg)
 {
     struct exploration *x = arg;
+    int64_t last_ns = hd_now(NULL);
     do {
-        const int64_t now_ns = hd_now(NULL);
+        const int64_t now_ns = hd_now(NULL), passed_ns = now_ns - last_ns;
+        last_ns = now_ns;
         for (unsigned i = 0; i < x->job_count; i++) {
-            struct job *job = &x->jobs[i];
-            const uint64_t schedules = job->shared->schedules;
-            if (schedules != job->seen || !job->seen_ns) job->seen_ns = now_ns;
-            job->seen = schedules;
-            if (is_given_up(x, job, now_ns)) hd_nursery_cancel(x->round);
+            look_at(&x->jobs[i], now_ns, passed_ns < WATCH_MAX_NS ? passed_ns : WATCH_MAX_NS);
+            if (!is_past_hope(x, &x->jobs[i])) continue;
+            x->given_up = &x->jobs[i];
+            hd_nursery_cancel(x->round);
+            return 0;
         }
     } while (hd_sleep_ms(WATCH_MS) == 0);
     return 0;
@@ -287,7 +300,8 @@ static int run_round(struct exploration *x)
     const struct explore_options *o = x->options;
     struct progress progress;
     hd_nursery watch;
-    x->failed = NULL;
+    x->failed = x->given_up = NULL;
+    x->round = NULL;
     int err = open_jobs(x);
     if (!err) err = hd_nursery_open(&watch, NULL);
     if (err) return err;
@@ -302,6 +316,7 @@ static int run_round(struct exploration *x)
         }
         if (err) hd_nursery_cancel(round);
     }
+    x->round = NULL;
     x->ended = hd_now(NULL);
     progress_end(&progress);
     hd_nursery_cancel(&watch);

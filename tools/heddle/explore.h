@@ -30,7 +30,8 @@ struct job {
     int err; /* of program_run() */
     bool ended;
     uint64_t seen;           /* schedules that it had run, */
-    int64_t seen_ns;         /* from then on */
+    int64_t seen_ns;         /* from then on, */
+    int64_t stuck_ns;        /* for so long, as far as it was watched */
     struct ending death;     /* of a schedule that crashed, in a process of its own */
     char log[PROGRAM_PATH_MAX]; /* where it records a failure */
 };
@@ -41,8 +42,9 @@ struct exploration {
     bool fork; /* in this round */
     unsigned job_count;
     struct job *jobs;
-    hd_nursery *round;   /* while it runs */
+    hd_nursery *round;   /* NULL but while it runs */
     struct job *failed;  /* the first one that found something; NULL */
+    struct job *given_up; /* whose schedule does not end, and ended the round; NULL */
     int64_t began, ended;
     bool diverges;       /* two runs of one schedule differed, in processes of their own */
 };
