@@ -36,11 +36,13 @@ static inline size_t hdi_bag_count(struct hdi_bag *bag)
 /* Room for `capacity` tasks in all. Returns false if memory is short. */
 bool hdi_bag_reserve(struct hdi_bag *bag, size_t capacity);
 
-/* Returns false, changing nothing, if there is no room. */
+/* Returns false, changing nothing, if memory is short. It grows by itself: were there no room, the
+ * task would be elsewhere for a while, and which tasks can be chosen would depend on how large the
+ * bag had been before. */
 static inline bool hdi_bag_push(struct hdi_bag *bag, struct hd_task *task)
 {
     const size_t count = hdi_bag_count(bag);
-    if (hdi_unlikely(count == bag->capacity)) return false;
+    if (hdi_unlikely(count == bag->capacity) && !hdi_bag_reserve(bag, count + 1)) return false;
     bag->tasks[count] = task;
     hdi_store_relaxed(&bag->count, count + 1);
     return true;

@@ -306,7 +306,7 @@ HDI_ALWAYS_INLINE void leave_choice(struct hdi_schedule *schedule, struct hdi_wo
 {
     struct hdi_bag *bag = &worker->queue.bag;
     const unsigned others = (unsigned)hdi_bag_count(bag);
-    if (hdi_unlikely(others == bag->capacity)) {
+    if (hdi_unlikely(others == bag->capacity) && !hdi_bag_reserve(bag, others + 1)) {
         step_aside(schedule, worker);
         return;
     }

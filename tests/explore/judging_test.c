@@ -226,3 +226,45 @@ TEST(failures_that_leak_are_all_counted)
     EXPECT_EQ(result.failures, 20);
     EXPECT_EQ(result.verdict, HD_VERDICT_RESULT);
 }
+
+/* ---- many tasks ---- */
+
+/* More are ready than there is room for at first: a schedule that fails late, when there is, does
+ * the same again where there is none. */
+enum { CROWD = 100, UNLUCKY = 4 };
+
+static int first_in;
+
+static int enter(void *arg)
+{
+    int none = 0;
+    (void)hd_atomic_cas(&first_in, &none, 1 + (int)(uintptr_t)arg);
+    hd_yield();
+    return 0;
+}
+
+static int enter_all(void *arg)
+{
+    hd_task *tasks[CROWD];
+    (void)arg;
+    first_in = 0;
+    for (uintptr_t i = 0; i < CROWD; i++) tasks[i] = rt_spawn(NULL, enter, (void *)i);
+    for (int i = 0; i < CROWD; i++) (void)rt_join(tasks[i]);
+    hd_assert(first_in > UNLUCKY);
+    return 0;
+}
+
+TEST(a_schedule_of_many_tasks_repeats_in_a_new_runtime)
+{
+    static const char *const samplers[] = {"random", "pct:3", "pos", "urw"};
+    unsigned late = 0;
+    for (int i = 0; i < 4 * 10; i++) {
+        hd_explore_options options = options_of();
+        options.sampler = samplers[i % 4];
+        options.seed = 1 + (uint64_t)i;
+        const hd_explore_result result = explore(enter_all, &options);
+        EXPECT(result.verdict == HD_VERDICT_ASSERT || result.verdict == HD_VERDICT_NONE);
+        late += result.failed_at > 1;
+    }
+    EXPECT(late >= 10);
+}

@@ -222,8 +222,8 @@ static void look_at(struct job *job, int64_t now_ns, int64_t passed_ns)
     if (moved) job->seen_ns = now_ns;
 }
 
-/* Sees when each job has ended a schedule, until it is cancelled, or one is given up. While all were
- * stopped, as by a terminal, no time has passed. */
+/* Sees when each job has ended a schedule, until it is cancelled, or one is given up. While all
+ * were stopped, as by a terminal, no time has passed. */
 static int watch_jobs(void *arg)
 {
     struct exploration *x = arg;
