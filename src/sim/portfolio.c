@@ -12,7 +12,9 @@
 #define RATE_SHIFT 5          /* a schedule is 1/32 of its rate */
 #define EARLY      64         /* schedules by which what enumerates has found what it finds soon */
 #define LOOK_ALL   64         /* schedules of a sampler that are looked at, */
-#define LOOK_EVERY 4          /* and which of those after them */
+#define LOOK_EVERY 8          /* and which of those after them */
+#define SINGLY     512        /* schedules in which turns are of one, */
+#define IN_A_ROW   8          /* and of how many afterwards */
 #define SEEN_BITS  20         /* one for each signature seen, until a quarter of them is set */
 
 struct arm {
@@ -108,12 +110,19 @@ static unsigned least(const struct hdi_portfolio *portfolio)
     return best;
 }
 
+/* Whether the last one goes on. */
+static bool stays(const struct hdi_portfolio *portfolio)
+{
+    if (portfolio->schedules < SINGLY || portfolio->schedules % IN_A_ROW == 0) return false;
+    return portfolio->hands[portfolio->current].sampler != NULL;
+}
+
 void hdi_portfolio_next(struct hdi_portfolio *portfolio, struct hdi_sampler **sampler,
                         uint64_t *seed)
 {
     struct hand *last = &portfolio->hands[portfolio->current];
     if (last->sampler && last->schedules > 0) prepare(last, &arms[portfolio->current]);
-    portfolio->current = least(portfolio);
+    if (!stays(portfolio)) portfolio->current = least(portfolio);
     struct hand *hand = &portfolio->hands[portfolio->current];
     hand->pass += STRIDE / weigh(hand, &arms[portfolio->current]);
     hand->schedules++;

@@ -25,14 +25,17 @@
  * a new class. The rate of new ones, over about the last 32 schedules of a sampler that were looked
  * at, is what its weight goes with, down to a quarter: no sampler is left out because of what it
  * brought in a few schedules. Of each sampler's schedules the first 64 are looked at, and then
- * every fourth: a signature costs a sixth of a schedule.
+ * every eighth: a signature costs a sixth of a schedule.
+ *
+ * Turns are of one schedule at first, so that each sampler comes early, and after 512 of eight: one
+ * that goes on is quicker than one whose code and memory have to come back first.
  *
  * What is chosen depends on the seed and on what was told, and on nothing else: level D3.
  *
  * Owner  the explorer.
  *
- * PORTFOLIO-1: of those left, the one goes next whose schedules divided by its weights are fewest
- *              (stride scheduling), the first in the list among equals.
+ * PORTFOLIO-1: of those left, the one has the next turn whose schedules divided by its weights are
+ *              fewest (stride scheduling), the first in the list among equals.
  */
 #ifndef HDI_SIM_PORTFOLIO_H
 #define HDI_SIM_PORTFOLIO_H

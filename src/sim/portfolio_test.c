@@ -143,8 +143,8 @@ TEST(a_long_search_still_sees_new_ones)
 {
     struct hdi_portfolio *portfolio = start(1);
     uint64_t digest = 0;
-    play(portfolio, 2400000, NULL, &digest); /* A quarter is looked at. */
-    struct tally tally = play(portfolio, 4000, &hdi_sampler_urw, &digest);
+    play(portfolio, 4800000, NULL, &digest); /* An eighth is looked at. */
+    struct tally tally = play(portfolio, 8000, &hdi_sampler_urw, &digest);
     tally = play(portfolio, 1000, &hdi_sampler_urw, &digest);
     EXPECT(*tally_of(&tally, &hdi_sampler_urw) > 6 * *tally_of(&tally, &hdi_sampler_pos));
     hdi_portfolio_destroy(portfolio);
