@@ -16,7 +16,7 @@ static const hd_options live = {.size = sizeof(live), .world = HD_WORLD_LIVE};
 /* ---- the resolver ---- */
 
 static const char *answer;    /* a family for each address: "446" */
-static atomic_int asked;      /* calls */
+static _Atomic(int) asked;    /* calls */
 static sem_t begun, go_on;    /* if it is to block */
 static bool blocks;
 
@@ -25,7 +25,7 @@ static int resolve(struct hd_runtime *runtime, const char *name, struct sockaddr
 {
     (void)runtime;
     EXPECT(strcmp(name, "name") == 0);
-    atomic_fetch_add(&asked, 1);
+    hdi_fetch_add_acq_rel(&asked, 1);
     if (blocks) {
         sem_post(&begun);
         while (sem_wait(&go_on) != 0) continue;
@@ -170,7 +170,7 @@ TEST(the_end_of_a_runtime_waits_for_the_resolver)
     EXPECT_EQ(pthread_create(&thread, NULL, answer_late, runtime), 0);
     hd_runtime_destroy(runtime);
     EXPECT_EQ(pthread_join(thread, NULL), 0);
-    EXPECT_EQ(atomic_load(&asked), 1);
+    EXPECT_EQ(hdi_load_acquire(&asked), 1);
 }
 
 /* All threads of the pool block, so the last request waits in its queue, and is given up there. */
@@ -194,7 +194,7 @@ TEST(what_nobody_wants_any_more_is_not_asked)
     for (int i = 0; i < MANY; i++) EXPECT_EQ(rt_join(tasks[i]), 1);
     EXPECT(most < MANY);
     hd_runtime_destroy(runtime);
-    EXPECT_EQ(atomic_load(&asked), MANY);
+    EXPECT_EQ(hdi_load_acquire(&asked), MANY);
 }
 
 /* ---- faults ---- */
@@ -212,6 +212,6 @@ TEST(a_fault_is_told)
     EXPECT_EQ(rt_join(rt_spawn(runtime, ask, NULL)), -EAGAIN);
     hdi_sys_fault = NULL;
     EXPECT_EQ(rt_join(rt_spawn(runtime, ask, NULL)), 1);
-    EXPECT_EQ(atomic_load(&asked), 1);
+    EXPECT_EQ(hdi_load_acquire(&asked), 1);
     hd_runtime_destroy(runtime);
 }

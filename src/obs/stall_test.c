@@ -36,12 +36,12 @@ static unsigned count_of(const char *text, const char *words)
 
 /* ---- stalls ---- */
 
-static atomic_bool enough;
+static _Atomic(bool) enough;
 
 static int compute(void *arg)
 {
     const int64_t until_ns = hd_now(NULL) + *(const int64_t *)arg;
-    while (!atomic_load(&enough) && hd_now(NULL) < until_ns) hdi_cpu_relax();
+    while (!hdi_load_acquire(&enough) && hd_now(NULL) < until_ns) hdi_cpu_relax();
     return 0;
 }
 
@@ -93,7 +93,7 @@ static const char *said_by(const struct program *program)
         named.name = "witness";
         EXPECT_EQ(hd_spawn_with(&witness, compute, &long_ns, &named), 0);
         hear_of(ends[0], "\"witness\"", 1);
-        atomic_store(&enough, true);
+        hdi_store_release(&enough, true);
         EXPECT_EQ(rt_join(witness), 0);
     }
     for (unsigned i = 0; i < program->tasks; i++) EXPECT_EQ(rt_join(tasks[i]), 0);
@@ -207,14 +207,14 @@ static void expect_child(const char *said)
 
 struct meeting {
     hd_chan *chan;
-    atomic_int here;
+    _Atomic(int) here;
 };
 
 static int wait_for_item(void *arg)
 {
     struct meeting *meeting = arg;
     int item = 0;
-    atomic_store(&meeting->here, 1);
+    hdi_store_release(&meeting->here, 1);
     EXPECT_EQ(hd_chan_recv(meeting->chan, &item), 0);
     return item;
 }
@@ -245,14 +245,14 @@ TEST_WORLDS(a_sleeping_fiber_is_described, options)
 
 static int sleep_shortly(void *arg)
 {
-    atomic_store((atomic_int *)arg, 1);
+    hdi_store_release((_Atomic(int) *)arg, 1);
     return hd_sleep_ms(20);
 }
 
 static int ask_about_a_timer(void *arg)
 {
     (void)arg;
-    atomic_int here = 0;
+    _Atomic(int) here = 0;
     hd_task *task = spawn_named(sleep_shortly, &here);
     rt_until(&here);
     const char *said = ask_about(task);
@@ -332,8 +332,8 @@ TEST_WORLDS(one_that_is_ready_or_has_ended_is_described, options)
 static int compute_until(void *arg)
 {
     struct meeting *meeting = arg;
-    atomic_store(&meeting->here, 1);
-    while (atomic_load(&meeting->here) == 1) hdi_cpu_relax();
+    hdi_store_release(&meeting->here, 1);
+    while (hdi_load_acquire(&meeting->here) == 1) hdi_cpu_relax();
     return 0;
 }
 
@@ -347,7 +347,7 @@ static int ask_about_a_runner(void *arg)
     expect_child(said);
     EXPECT(strstr(said, "  runs on worker ") != NULL);
     EXPECT(frames ? has_frames(said) : !strstr(said, "    #0 "));
-    atomic_store(&meeting.here, 2);
+    hdi_store_release(&meeting.here, 2);
     EXPECT_EQ(rt_join(task), 0);
     return 0;
 }

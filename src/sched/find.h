@@ -103,8 +103,8 @@ static inline bool hdi_find_would_gather(struct hdi_worker *worker)
            hdi_inject_length(&worker->inbox) > 0;
 }
 
-/* One round of step 6 over at most `scan_max` victims. `last`: also the LIFO slots of
- * workers that seem stuck. */
+/* One round of step 7 over at most `scan_max` victims. `last`: also few tasks of a quick worker,
+ * and the LIFO slots of workers that seem stuck. */
 struct hd_task *hdi_find_steal(struct hdi_worker *worker, unsigned scan_max, bool last);
 
 /* Whether any queue that can be stolen from has a task: the second look. */

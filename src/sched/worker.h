@@ -11,7 +11,8 @@
  *
  * Finding work (sched/find.c), each step only if the ones before brought nothing:
  *   1. every `interval` runs: the kernel is asked for news of I/O, which goes to the end of the
- *      local queue; the injection queue first; every other time the inbox
+ *      local queue, or of the injection queue if tasks wait there; the injection queue first;
+ *      every other time the inbox
  *   2. the LIFO slot, at most lifo_cap times in a row
  *   3. the local queue
  *   4. the LIFO slot again, if the cap held it back and the queue is empty
@@ -20,7 +21,8 @@
  *      the others there, which ran for long before
  *   6. news of I/O; due timers of others
  *   7. search: steal tasks or jobs from others, a bounded scan from a random start, and the
- *      injection queue, for some rounds; on the last round also LIFO slots of stuck workers
+ *      injection queue, for some rounds; few tasks of a quick worker, and LIFO slots of stuck ones,
+ *      only on the last
  *   8. park: sleep in the kernel, for I/O too once there is any
  *
  * Fairness (exact, and reached: tests/sim/fairness_test.c), in runs of one worker, with

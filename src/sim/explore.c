@@ -131,19 +131,6 @@ static void report(hd_explore_result *result, const struct hdi_outcome *outcome,
     snprintf(result->message, sizeof(result->message), "%s", outcome->verdict.message);
 }
 
-static void tell_portfolio(struct search *search, const struct hdi_outcome *outcome)
-{
-    if (!search->portfolio) return;
-    const struct hdi_portfolio_news news = {
-        .steps = outcome->steps,
-        .tasks = outcome->tasks,
-        .decisions = outcome->decisions,
-        .signature = outcome->signature,
-        .failed = outcome->verdict.kind != HD_VERDICT_NONE,
-    };
-    hdi_portfolio_tell(search->portfolio, &news);
-}
-
 static bool time_is_up(struct search *search, uint64_t n)
 {
     if (search->explorer.options.time_ns == 0 || n < search->look_next) return false;
@@ -175,7 +162,7 @@ static int run_all(struct search *search)
         if (err) return err;
         check_repeats(sampler, &outcome);
         count(result, &outcome);
-        tell_portfolio(search, &outcome);
+        if (search->portfolio) hdi_portfolio_tell(search->portfolio, outcome.signature);
         if (outcome.verdict.kind == HD_VERDICT_NONE || result->failed_at) continue;
         err = confirm(search, sampler, seed, &outcome);
         report(result, &outcome, sampler, seed); /* It was found, be it not recorded. */

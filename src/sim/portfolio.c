@@ -152,10 +152,10 @@ static bool is_new(struct hdi_portfolio *portfolio, uint64_t signature)
     return true;
 }
 
-void hdi_portfolio_tell(struct hdi_portfolio *portfolio, const struct hdi_portfolio_news *news)
+void hdi_portfolio_tell(struct hdi_portfolio *portfolio, uint64_t signature)
 {
     struct hand *hand = &portfolio->hands[portfolio->current];
     if (!hdi_portfolio_looks(portfolio)) return;
     hand->rate -= hand->rate >> RATE_SHIFT;
-    if (is_new(portfolio, news->signature)) hand->rate += RATE_ONE >> RATE_SHIFT;
+    if (is_new(portfolio, signature)) hand->rate += RATE_ONE >> RATE_SHIFT;
 }

@@ -44,13 +44,6 @@
 
 struct hdi_portfolio;
 
-/* What a schedule brought. */
-struct hdi_portfolio_news {
-    uint32_t steps, tasks, decisions;
-    uint64_t signature; /* of who touched what in which order; if it was wanted */
-    bool failed;
-};
-
 /* Returns NULL if memory is short. */
 struct hdi_portfolio *hdi_portfolio_create(uint64_t seed);
 void hdi_portfolio_destroy(struct hdi_portfolio *portfolio);
@@ -63,7 +56,8 @@ void hdi_portfolio_next(struct hdi_portfolio *portfolio, struct hdi_sampler **sa
 /* Whether that one's signature is wanted. */
 bool hdi_portfolio_looks(const struct hdi_portfolio *portfolio);
 
-/* How the schedule went that hdi_portfolio_next() was last asked for. */
-void hdi_portfolio_tell(struct hdi_portfolio *portfolio, const struct hdi_portfolio_news *news);
+/* The signature of the schedule that hdi_portfolio_next() was last asked for; of no interest unless
+ * it was wanted. */
+void hdi_portfolio_tell(struct hdi_portfolio *portfolio, uint64_t signature);
 
 #endif

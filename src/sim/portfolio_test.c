@@ -64,8 +64,7 @@ static struct tally play(struct hdi_portfolio *portfolio, unsigned schedules,
         *digest = hdi_mix64(*digest ^ seed);
         for (const char *at = text; *at; at++) *digest = hdi_mix64(*digest + (unsigned char)*at);
         const bool is_new = !fresh || sampler->kind == fresh;
-        const struct hdi_portfolio_news news = {.signature = is_new ? hdi_mix64(++classes) : 0};
-        hdi_portfolio_tell(portfolio, &news);
+        hdi_portfolio_tell(portfolio, is_new ? hdi_mix64(++classes) : 0);
     }
     return tally;
 }
@@ -151,3 +150,53 @@ TEST(a_long_search_still_sees_new_ones)
 }
 
 TEST_MAIN
+
+/* ---- turns, and what is looked at ---- */
+
+/* How often another sampler goes next, in so many schedules that bring nothing new. */
+static unsigned changes(struct hdi_portfolio *portfolio, unsigned schedules)
+{
+    const struct hdi_sampler *last = NULL;
+    unsigned count = 0;
+    for (unsigned i = 0; i < schedules; i++) {
+        struct hdi_sampler *sampler;
+        uint64_t seed;
+        hdi_portfolio_next(portfolio, &sampler, &seed);
+        run_two(sampler, seed);
+        hdi_portfolio_tell(portfolio, 0);
+        count += sampler != last;
+        last = sampler;
+    }
+    return count;
+}
+
+TEST(turns_are_short_first_and_longer_later)
+{
+    struct hdi_portfolio *portfolio = start(1);
+    EXPECT(changes(portfolio, 512) > 512 / 4);
+    EXPECT(changes(portfolio, 512) <= 512 / 8);
+    hdi_portfolio_destroy(portfolio);
+}
+
+/* At first, before rates are known, every schedule; later few, but some of each sampler. */
+TEST(later_schedules_are_looked_at_now_and_then)
+{
+    struct hdi_portfolio *portfolio = start(1);
+    struct tally looked = {0};
+    unsigned early = 0, late = 0;
+    for (unsigned i = 0; i < 64 + 8000; i++) {
+        struct hdi_sampler *sampler;
+        uint64_t seed;
+        hdi_portfolio_next(portfolio, &sampler, &seed);
+        run_two(sampler, seed);
+        const bool looks = hdi_portfolio_looks(portfolio);
+        hdi_portfolio_tell(portfolio, 0);
+        if (i < 64) early += looks;
+        else late += looks;
+        if (i >= 4000 && looks) ++*tally_of(&looked, sampler->kind);
+    }
+    EXPECT_EQ(early, 64);
+    EXPECT(late > 8000 / 8 && late < 8000 / 8 + 7 * 64);
+    EXPECT_EQ(looked.count, 4); /* pct (two), urw, pos, random */
+    hdi_portfolio_destroy(portfolio);
+}
