@@ -138,11 +138,19 @@ static void disperse(struct crowd *crowd)
     hd_runtime_destroy(crowd->runtime);
 }
 
-/* Every worker has said that it parks, and every monitor that it sleeps; spares that a busy machine
- * made them start have gone; and the kernel says that all sleep. */
-static void await_sleep(struct crowd *crowds, unsigned threads)
+static bool same_usage(const struct usage *a, const struct usage *b)
 {
-    struct usage usages[THREADS_MAX];
+    return a->tid == b->tid && a->voluntary == b->voluntary && a->involuntary == b->involuntary &&
+           a->user_ticks == b->user_ticks && a->system_ticks == b->system_ticks;
+}
+
+/* Every worker has said that it parks, and every monitor that it sleeps; spares that a busy machine
+ * made them start have gone; and the kernel says that all sleep, and did since the last look: one
+ * that waits for a lock on its way to sleep looks the same, but not twice, since its holder goes
+ * on. Leaves in `usages` what they have used by then. */
+static void await_sleep(struct crowd *crowds, unsigned threads, struct usage usages[THREADS_MAX])
+{
+    struct usage last[THREADS_MAX] = {{0}};
     for (bool asleep = false; !asleep;) {
         sched_yield();
         asleep = true;
@@ -153,7 +161,10 @@ static void await_sleep(struct crowd *crowds, unsigned threads)
         }
         const unsigned count = read_workers(usages);
         asleep &= count == threads;
-        for (unsigned i = 0; i < count; i++) asleep &= usages[i].state == 'S';
+        for (unsigned i = 0; i < count; i++) {
+            asleep &= usages[i].state == 'S' && same_usage(&usages[i], &last[i]);
+            last[i] = usages[i];
+        }
     }
 }
 
@@ -166,10 +177,8 @@ static void idle_costs_nothing(hd_policy policy)
         gather(&crowds[i], members[i], workers_of[i], policy);
         threads += workers_of[i] + 1;
     }
-    await_sleep(crowds, threads);
-
     struct usage before[THREADS_MAX], after[THREADS_MAX];
-    EXPECT_EQ(read_workers(before), threads);
+    await_sleep(crowds, threads, before);
     const struct timespec watch = {.tv_sec = WATCH_SECONDS};
     EXPECT_EQ(nanosleep(&watch, NULL), 0); /* the measured time itself */
     EXPECT_EQ(read_workers(after), threads);
