@@ -211,17 +211,24 @@ def turn_rows(name, args, serial_max=None, slow=False):
             for what, metric, against, against_metric, target in rows]
 
 
-def server_rows(section, name, args, peers, metric="ns"):
+def server_rows(section, name, args, peers, metric="ns", turns=False):
     """Our servers by io_uring and by epoll, each against the servers of `peers`: (server, name in
-    the table): target. The targets are for the driver that a runtime takes by itself."""
+    the table): target. The targets are for the driver that a runtime takes by itself. One process
+    drives all of them by turns, or a process each."""
+    ours = [f"heddle_{driver}" for driver in IO_DRIVERS]
+    all_servers = ",".join(ours + [server for server, _ in peers])
+
     def sample(server):
-        return Sample("load", f"{args} server={server}")
+        return Sample("load", f"{args} server={all_servers if turns else server}")
+
+    def key(server):
+        return f"{metric}_{server}" if turns else metric
 
     return [
-        Row(section, f"{name}, {driver}", sample(f"heddle_{driver}"), sample(server), shown,
-            metric=metric, ratio_max=target if driver == IO_CHOSEN else None,
+        Row(section, f"{name}, {driver}", sample(us), sample(server), shown, metric=key(us),
+            against_metric=key(server), ratio_max=target if driver == IO_CHOSEN else None,
             group=f"{section} {name}", slow=True)
-        for driver in ("uring", "epoll")
+        for driver, us in zip(IO_DRIVERS, ours)
         for (server, shown), target in peers.items()
     ]
 
@@ -234,7 +241,8 @@ def echo_rows(conns, size, bytes_each, targets):
     return server_rows("io: echo, server CPU", f"{conns} x {size}",
                        f"echo conns={conns} bytes={bytes_each}",
                        {RAW: limit["raw"], ("raw_epoll", "raw epoll"): None,
-                        LIBUV: limit["libuv"], TOKIO: limit["tokio"], GO: limit["go"]})
+                        LIBUV: limit["libuv"], TOKIO: limit["tokio"], GO: limit["go"]},
+                       turns=True)
 
 
 def idle_rows():
@@ -287,6 +295,7 @@ def explore_rows():
     ]
 
 
+IO_DRIVERS = ("uring", "epoll")
 IO_CHOSEN = "uring"  # what our runtime takes if it is not told
 RAW, LIBUV, TOKIO, GO = (("raw_uring", "raw uring"), ("libuv", "libuv"), ("tokio", "Tokio"),
                          ("go", "Go"))
@@ -437,11 +446,11 @@ ROWS = [
       for row in echo_rows(conns, size, bytes_each, targets=conns > 1)],
     *server_rows("io: latency at 20,000 messages a second", "64 x 64 B, p99",
                  "paced conns=64 bytes=64 rate=20000",
-                 {LIBUV: 1.0, TOKIO: None, GO: None, RAW: None}, metric="ns_p99"),
+                 {LIBUV: 1.0, TOKIO: None, GO: None, RAW: None}, metric="ns_p99", turns=True),
     *server_rows("io: HTTP, server CPU", "hello, 64 connections", "http conns=64",
                  {("nginx", "nginx"): 1.0, GO: 0.666, ("tokio", "hyper"): None}),
     *server_rows("io: connections, server CPU", "connect and close", "connect conns=64",
-                 {RAW: None, LIBUV: None, TOKIO: None, GO: None}),
+                 {RAW: None, LIBUV: None, TOKIO: None, GO: None}, turns=True),
     *idle_rows(),
     *file_rows(),
 

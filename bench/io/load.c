@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * load: the rows of I/O: `io_load ROW server=NAME [key=value]...` starts the server on one CPU,
- * drives it from another, and prints `key value` lines. What each row does is in bench/README.md.
+ * load: the rows of I/O: `io_load ROW server=NAME[,NAME]... [key=value]...` starts the servers on
+ * one CPU, drives them from another, and prints `key value` lines. What each row does is in
+ * bench/README.md.
+ *
+ * Several servers are driven by turns, while the others sleep: the machine's speed may change from
+ * second to second, and then it does so for all of them. The keys end in the server's name, and a
+ * figure is the median of its turns.
  *
  * `ns` is always the server's: nanoseconds of CPU per request. Ours is one thread that submits and
  * reaps by io_uring, because a slow client would leave the server idle, and then what is measured
@@ -17,16 +22,19 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#define WINDOWS     6  /* samples of other rows that a window lasts */
+#define SERVERS_MAX 8
+#define TURNS       8  /* that each server has */
+#define WINDOW      2  /* samples of other rows that a turn lasts */
+#define LACKS_IT    77 /* exit status: this server is not to be had here */
 #define IDLE_BEFORE 64 /* connections that the server has seen before the idle ones */
 
-struct params params = {.server = "heddle", .conns = 64, .bytes = 64, .rate = 20000, .ms = 80};
+struct params params = {.conns = 64, .bytes = 64, .rate = 20000, .ms = 80};
 
 _Noreturn void fail(const char *why)
 {
     if (errno != 0) fprintf(stderr, "io_load: %s: %s\n", why, strerror(errno));
     else fprintf(stderr, "io_load: %s\n", why);
-    server_stop();
+    servers_stop();
     exit(1);
 }
 
@@ -59,72 +67,121 @@ static void report(const char *key, double value)
     printf("%s %.3f\n", key, value);
 }
 
-static int compare(const void *a, const void *b)
+/* ---- by turns ---- */
+
+static const char *const figures[] = {"ns", "ns_p50", "ns_p99", "per_s", "cpus"};
+#define FIGURES (sizeof figures / sizeof *figures)
+
+struct side {
+    const char *name;
+    struct fleet *fleet;
+    double turns[FIGURES][TURNS];
+};
+
+static int compare_ns(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
 }
 
-static void report_outcome(struct outcome o)
+static int compare_figures(const void *a, const void *b)
 {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void take_turn(struct side *side, unsigned turn, client_window *window)
+{
+    const struct outcome o = window(side->fleet, (int64_t)params.ms * WINDOW * 1000000);
     errno = 0;
     if (o.done == 0 || o.count == 0) fail("nothing was answered");
-    qsort(o.latencies, o.count, sizeof *o.latencies, compare);
-    report("ns", (double)o.cpu_ns / (double)o.done);
-    report("ns_p50", (double)o.latencies[o.count / 2]);
-    report("ns_p99", (double)o.latencies[o.count * 99 / 100]);
-    report("per_s", (double)o.done * 1e9 / (double)o.wall_ns);
-    report("cpus", (double)o.cpu_ns / (double)o.wall_ns);
+    qsort(o.latencies, o.count, sizeof *o.latencies, compare_ns);
+    const double found[FIGURES] = {
+        (double)o.cpu_ns / (double)o.done,
+        (double)o.latencies[o.count / 2],
+        (double)o.latencies[o.count * 99 / 100],
+        (double)o.done * 1e9 / (double)o.wall_ns,
+        (double)o.cpu_ns / (double)o.wall_ns,
+    };
+    for (unsigned i = 0; i < FIGURES; i++) side->turns[i][turn] = found[i];
+}
+
+static void report_side(struct side *side)
+{
+    for (unsigned i = 0; i < FIGURES; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s_%s", figures[i], side->name);
+        qsort(side->turns[i], TURNS, sizeof(double), compare_figures);
+        report(key, (side->turns[i][TURNS / 2 - 1] + side->turns[i][TURNS / 2]) / 2);
+    }
+}
+
+/* There and back again, so that each side is as often early as late. A server that is not there
+ * has no figures; the others do. */
+static void by_turns(unsigned conns, client_window *window)
+{
+    static struct side sides[SERVERS_MAX];
+    unsigned count = 0;
+    for (char *name; (name = strsep(&params.servers, ",")) != NULL;) {
+        errno = 0;
+        if (count == SERVERS_MAX) fail("too many servers");
+        const struct server *server = server_start(name, "echo");
+        if (server == NULL) continue;
+        sides[count] = (struct side){.name = name, .fleet = client_new(server)};
+        client_open(sides[count++].fleet, conns);
+    }
+    if (count == 0) exit(LACKS_IT);
+    for (unsigned turn = 0; turn < TURNS; turn++)
+        for (unsigned i = 0; i < count; i++)
+            take_turn(&sides[turn % 2 == 0 ? i : count - 1 - i], turn, window);
+    for (unsigned i = 0; i < count; i++) report_side(&sides[i]);
 }
 
 /* ---- the rows ---- */
 
-static int64_t window_ns(void)
-{
-    return (int64_t)params.ms * WINDOWS * 1000000;
-}
-
 static void row_echo(void)
 {
-    server_start("echo");
-    client_open(params.conns);
-    report_outcome(client_closed_loop(window_ns()));
+    by_turns(params.conns, client_closed_loop);
 }
 
 static void row_paced(void)
 {
-    server_start("echo");
-    client_open(params.conns);
-    report_outcome(client_paced(window_ns()));
+    by_turns(params.conns, client_paced);
 }
 
 static void row_connect(void)
 {
-    server_start("echo");
-    client_open(1);
-    report_outcome(client_connects(window_ns()));
+    by_turns(1, client_connects);
+}
+
+static struct server *start_one(const char *what)
+{
+    struct server *server = server_start(params.servers, what);
+    if (server == NULL) exit(LACKS_IT);
+    return server;
 }
 
 static void row_idle(void)
 {
-    server_start("echo");
-    client_open(IDLE_BEFORE);
-    const int64_t before = server_resident_bytes();
-    client_open(params.conns);
-    report("bytes", (double)(server_resident_bytes() - before) / params.conns);
+    const struct server *server = start_one("echo");
+    struct fleet *fleet = client_new(server);
+    client_open(fleet, IDLE_BEFORE);
+    const int64_t before = server_resident_bytes(server);
+    client_open(fleet, params.conns);
+    report("bytes", (double)(server_resident_bytes(server) - before) / params.conns);
 }
 
 /* By wrk, whose windows are whole seconds. */
 static void row_http(void)
 {
-    server_start("http");
+    const struct server *server = start_one("http");
     char conns[16], url[64], output[4096];
     snprintf(conns, sizeof conns, "-c%u", params.conns);
-    snprintf(url, sizeof url, "http://127.0.0.1:%u/", server_port());
+    snprintf(url, sizeof url, "http://127.0.0.1:%u/", server_port(server));
     char *const wrk[] = {"wrk", "-t1", conns, "-d1s", "--latency", url, NULL};
-    const int64_t cpu = server_cpu_ns();
+    const int64_t cpu = server_cpu_ns(server);
     run_client(wrk, output, sizeof output);
-    const double used = (double)(server_cpu_ns() - cpu);
+    const double used = (double)(server_cpu_ns(server) - cpu);
 
     const char *total = strstr(output, " requests in "), *rate = strstr(output, "Requests/sec:");
     errno = 0;
@@ -148,14 +205,15 @@ static const struct {
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: io_load echo|paced|connect|idle|http server=NAME [conns=N] [bytes=N] "
-                    "[rate=N] [ms=N]\n");
+    fprintf(stderr, "usage: io_load echo|paced|connect server=NAME[,NAME]... [conns=N] [bytes=N] "
+                    "[rate=N] [ms=N]\n"
+                    "       io_load idle|http server=NAME [conns=N] [ms=N]\n");
     return 2;
 }
 
 static bool parse(char *arg)
 {
-    if (strncmp(arg, "server=", 7) == 0) params.server = arg + 7;
+    if (strncmp(arg, "server=", 7) == 0) params.servers = arg + 7;
     return strncmp(arg, "server=", 7) == 0 ||
            (sscanf(arg, "conns=%u", &params.conns) == 1 && params.conns > 0) ||
            (sscanf(arg, "bytes=%u", &params.bytes) == 1 && params.bytes > 0) ||
@@ -176,12 +234,13 @@ int main(int argc, char **argv)
     if (argc < 2) return usage();
     for (int i = 2; i < argc; i++)
         if (!parse(argv[i])) return usage();
+    if (params.servers == NULL) return usage();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (strcmp(argv[1], rows[i].name) != 0) continue;
         raise_limit();
         pin(1);
         rows[i].run();
-        server_stop();
+        servers_stop();
         return 0;
     }
     return usage();

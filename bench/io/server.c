@@ -22,9 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WORDS_MAX 8
-#define LACKS_IT  77 /* exit status: this server is not to be had here */
-#define HTTPD     "bench/bench/httpd --workers 1 --listen 127.0.0.1:0"
+#define SERVERS_MAX 16
+#define WORDS_MAX   8
+#define HTTPD       "bench/bench/httpd --workers 1 --listen 127.0.0.1:0"
 
 /* Programs are below build/, which is two folders above ours. %s is what to serve. */
 static const struct {
@@ -45,32 +45,35 @@ static const struct {
     {"nginx", "http", "/usr/sbin/nginx", NULL},
 };
 
-static struct {
+struct server {
     pid_t pid;
     unsigned port;
     clockid_t clock;
     char folder[32]; /* of nginx */
-} server;
+};
 
-unsigned server_port(void)
+static struct server started[SERVERS_MAX];
+static unsigned started_count;
+
+unsigned server_port(const struct server *server)
 {
-    return server.port;
+    return server->port;
 }
 
 /* ---- what it uses ---- */
 
-int64_t server_cpu_ns(void)
+int64_t server_cpu_ns(const struct server *server)
 {
     struct timespec used;
-    if (clock_gettime(server.clock, &used) != 0) fail("the server ended");
+    if (clock_gettime(server->clock, &used) != 0) fail("the server ended");
     return (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
 }
 
-int64_t server_resident_bytes(void)
+int64_t server_resident_bytes(const struct server *server)
 {
     char path[40];
     long pages = 0;
-    snprintf(path, sizeof path, "/proc/%d/statm", (int)server.pid);
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)server->pid);
     FILE *file = fopen(path, "r");
     if (file == NULL || fscanf(file, "%*d %ld", &pages) != 1) fail(path);
     fclose(file);
@@ -113,19 +116,22 @@ void run_client(char *const argv[], char *output, size_t bytes)
     if (status != 0) fail("the client failed");
 }
 
-void server_stop(void)
+static void stop(const struct server *server)
 {
-    if (server.pid > 0) {
-        kill(server.pid, SIGKILL);
-        waitpid(server.pid, NULL, 0);
-        server.pid = 0;
+    if (server->pid > 0) {
+        kill(server->pid, SIGKILL);
+        waitpid(server->pid, NULL, 0);
     }
-    if (server.folder[0] != 0) {
+    if (server->folder[0] != 0) {
         char command[64];
-        snprintf(command, sizeof command, "rm -rf %s", server.folder);
+        snprintf(command, sizeof command, "rm -rf %s", server->folder);
         if (system(command) != 0) fprintf(stderr, "io_load: %s failed\n", command);
-        server.folder[0] = 0;
     }
+}
+
+void servers_stop(void)
+{
+    while (started_count > 0) stop(&started[--started_count]);
 }
 
 /* ---- nginx ---- */
@@ -155,10 +161,10 @@ static unsigned free_port(void)
 }
 
 /* Wait until it accepts. */
-static void await_nginx(void)
+static void await_nginx(unsigned port)
 {
     const struct sockaddr_in addr = {.sin_family = AF_INET,
-                                     .sin_port = htons((uint16_t)server.port),
+                                     .sin_port = htons((uint16_t)port),
                                      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const int64_t limit = now_ns() + INT64_C(5000000000);
     for (;;) {
@@ -171,33 +177,33 @@ static void await_nginx(void)
     }
 }
 
-static void start_nginx(const char *program)
+static void start_nginx(struct server *server, const char *program)
 {
     char path[64], text[2048];
-    strcpy(server.folder, "/tmp/io_load.XXXXXX");
-    if (mkdtemp(server.folder) == NULL) fail("mkdtemp");
-    snprintf(path, sizeof path, "%s/nginx.conf", server.folder);
-    server.port = free_port();
-    const int length = snprintf(text, sizeof text, config, server.port);
+    strcpy(server->folder, "/tmp/io_load.XXXXXX");
+    if (mkdtemp(server->folder) == NULL) fail("mkdtemp");
+    snprintf(path, sizeof path, "%s/nginx.conf", server->folder);
+    server->port = free_port();
+    const int length = snprintf(text, sizeof text, config, server->port);
     FILE *file = fopen(path, "w");
     if (file == NULL || fwrite(text, (size_t)length, 1, file) != 1 || fclose(file) != 0) fail(path);
-    char *const argv[] = {(char *)(uintptr_t)program, "-e", "stderr", "-p", server.folder, "-c",
+    char *const argv[] = {(char *)(uintptr_t)program, "-e", "stderr", "-p", server->folder, "-c",
                           path, NULL};
-    close(start(argv, NULL, 0, &server.pid));
-    await_nginx();
+    close(start(argv, NULL, 0, &server->pid));
+    await_nginx(server->port);
 }
 
 /* ---- the others ---- */
 
-static void start_printing(char *command, const char *setting)
+static void start_printing(struct server *server, char *command, const char *setting)
 {
     char *argv[WORDS_MAX + 1] = {0}, *rest = command, line[200] = "";
     for (unsigned i = 0; i < WORDS_MAX && rest != NULL; i++) argv[i] = strsep(&rest, " ");
-    const int fd = start(argv, setting, 0, &server.pid);
+    const int fd = start(argv, setting, 0, &server->pid);
     FILE *output = fdopen(fd, "r"); /* Left open: it may print more. */
     while (fgets(line, sizeof line, output) != NULL) {
         const char *place = strstr(line, "127.0.0.1:");
-        if (place != NULL && sscanf(place, "127.0.0.1:%u", &server.port) == 1) return;
+        if (place != NULL && sscanf(place, "127.0.0.1:%u", &server->port) == 1) return;
     }
     errno = 0;
     fail("the server did not print its port");
@@ -215,29 +221,33 @@ static void locate(char *path, size_t bytes, const char *command)
              command);
 }
 
-static void need(const char *path, size_t length)
+static bool is_there(const char *path, size_t length)
 {
     char program[PATH_MAX];
     snprintf(program, sizeof program, "%.*s", (int)length, path);
-    if (access(program, X_OK) == 0) return;
+    if (access(program, X_OK) == 0) return true;
     fprintf(stderr, "no %s\n", program);
-    exit(LACKS_IT);
+    return false;
 }
 
-void server_start(const char *what)
+struct server *server_start(const char *name, const char *what)
 {
     for (size_t i = 0; i < sizeof servers / sizeof *servers; i++) {
-        if (strcmp(servers[i].name, params.server) != 0) continue;
+        if (strcmp(servers[i].name, name) != 0) continue;
         if (servers[i].what != NULL && strcmp(servers[i].what, what) != 0) continue;
         char command[PATH_MAX], full[PATH_MAX + 32];
         snprintf(full, sizeof full, servers[i].command, what);
         locate(command, sizeof command, full);
-        need(command, strcspn(command, " "));
-        if (strcmp(params.server, "nginx") == 0) start_nginx(command);
-        else start_printing(command, servers[i].setting);
-        if (clock_getcpuclockid(server.pid, &server.clock) != 0) fail("clock_getcpuclockid");
-        return;
+        if (!is_there(command, strcspn(command, " "))) return NULL;
+        errno = 0;
+        if (started_count == SERVERS_MAX) fail("too many servers");
+        struct server *server = &started[started_count++];
+        *server = (struct server){0};
+        if (strcmp(name, "nginx") == 0) start_nginx(server, command);
+        else start_printing(server, command, servers[i].setting);
+        if (clock_getcpuclockid(server->pid, &server->clock) != 0) fail("clock_getcpuclockid");
+        return server;
     }
-    fprintf(stderr, "no server %s for %s\n", params.server, what);
-    exit(LACKS_IT);
+    fprintf(stderr, "no server %s for %s\n", name, what);
+    return NULL;
 }
