@@ -227,7 +227,7 @@ def server_rows(section, name, args, peers, metric="ns", turns=False):
     return [
         Row(section, f"{name}, {driver}", sample(us), sample(server), shown, metric=key(us),
             against_metric=key(server), ratio_max=target if driver == IO_CHOSEN else None,
-            group=f"{section} {name}", slow=True)
+            group=f"{section} {name}", slow=not turns)
         for driver, us in zip(IO_DRIVERS, ours)
         for (server, shown), target in peers.items()
     ]
