@@ -354,11 +354,43 @@ static int finish_any(struct hdi_waiter *waiter, int which, int64_t deadline)
     return which;
 }
 
+/* One case, of a locked kind. Its result stays in it. */
+static int wait_any_one(hd_case *c, int64_t deadline)
+{
+    const struct hdi_op *op = hdi_case_node(c)->op;
+    struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
+    struct hdi_waiter waiter;
+    const int err = deadline == HD_NOW ? 0 : hdi_waiter_begin(&waiter, true);
+    if (err) return err;
+    struct hdi_lock *lock = lock_of(c);
+    hdi_lock_take(lock);
+    const bool had = op->attempt(c, &wakeups);
+    if (!had && deadline != HD_NOW) {
+        waiter.cases = c;
+        waiter.count = 1;
+        hdi_case_node(c)->waiter = &waiter;
+        hdi_case_node(c)->index = 0;
+        (void)op->enqueue(c);
+    }
+    hdi_lock_give(lock);
+    hdi_wakeups_go(&wakeups);
+    if (had) {
+        if (op->attempted) op->attempted(c);
+        return 0;
+    }
+    if (deadline == HD_NOW) return -EAGAIN;
+    const int which = hdi_waiter_sleep(&waiter, deadline, true);
+    if (which != 0) return hdi_wait_left(c, which);
+    if (op->taken) op->taken(c);
+    return 0;
+}
+
 int hdi_wait_any(hd_case *cases, size_t count, unsigned flags, int64_t deadline)
 {
-    const int at = earliest(cases, count);
     int err = hdi_wait_enter(deadline, NULL);
     if (err) return err;
+    if (count == 1 && is_locked_kind(cases)) return wait_any_one(cases, deadline);
+    const int at = earliest(cases, count);
     if (deadline == HD_NOW) return begin_any(NULL, cases, count, flags, at);
     struct hdi_waiter waiter;
     err = hdi_waiter_begin(&waiter, true);

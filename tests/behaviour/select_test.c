@@ -127,6 +127,49 @@ TEST_WORLDS(cases_that_make_no_sense_are_refused, options)
     rt_run(refuse, NULL, options);
 }
 
+/* ---- one case alone ---- */
+
+static int select_one(void *arg)
+{
+    int v = 0;
+    hd_case c = HD_RECV(arg, &v);
+    const int which = hd_select(&c, 1);
+    return which < 0 ? which : c.result < 0 ? c.result : v;
+}
+
+static int end_in_every_way(void *arg)
+{
+    (void)arg;
+    hd_chan *chan = make(0);
+    int v = 7;
+    hd_case c = HD_RECV(chan, &v);
+    EXPECT_EQ(hd_select_until(&c, 1, 0, HD_NOW), -EAGAIN);
+    EXPECT_EQ(hd_select_until(&c, 1, 0, hd_after_ms(1)), -ETIMEDOUT);
+
+    hd_task *waits = rt_spawn(NULL, select_one, chan);
+    EXPECT_EQ(hd_chan_send(chan, &v), 0);
+    EXPECT_EQ(rt_join(waits), 7);
+
+    waits = rt_spawn(NULL, select_one, chan);
+    hd_cancel(waits);
+    EXPECT_EQ(rt_join(waits), -ECANCELED);
+    EXPECT_EQ(hd_chan_send_try(chan, &v), -EAGAIN); /* Nobody waits there any more. */
+
+    waits = rt_spawn(NULL, select_one, chan);
+    hd_yield();
+    EXPECT_EQ(hd_chan_close(chan), 0);
+    EXPECT_EQ(rt_join(waits), -EPIPE);
+    EXPECT_EQ(hd_select_until(&c, 1, 0, HD_NOW), 0);
+    EXPECT_EQ(c.result, -EPIPE);
+    hd_chan_destroy(chan);
+    return 0;
+}
+
+TEST_WORLDS(one_case_ends_in_every_way, options)
+{
+    rt_run(end_in_every_way, NULL, options);
+}
+
 /* ---- time ---- */
 
 static int wait_for_time(void *arg)
