@@ -121,9 +121,9 @@ struct hd_task {
         struct hdi_credit credit; /* how both of the others begin; its own */
         struct {
             struct hdi_credit credit_;
-            struct hdi_context context;
-            struct hdi_stack *stack; /* NULL before the first run */
             hd_fn *fn;
+            struct hdi_context context; /* This and what follows: the line that each run uses. */
+            struct hdi_stack *stack; /* NULL before the first run */
             union {
                 void *arg;        /* before the first run */
                 int64_t since_ns; /* after it: about when it last went to sleep, for reports */
@@ -143,6 +143,13 @@ struct hd_task {
         } poll;
     };
 };
+
+#if !HDI_ASAN && !HDI_TSAN /* whose contexts are larger */
+_Static_assert(offsetof(struct hd_task, fiber.context) % 64 == 0 &&
+                   offsetof(struct hd_task, fiber.holds) / 64 ==
+                       offsetof(struct hd_task, fiber.context) / 64,
+               "a run of a fiber uses the task's first line and this one");
+#endif
 
 /* Bytes of a slab object that holds a task with so much state. */
 #define HDI_TASK_BYTES(state_bytes) (offsetof(struct hd_task, poll.state) + (state_bytes))
