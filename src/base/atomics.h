@@ -109,6 +109,11 @@
 #define hdi_cas_acq_rel(p, expected, v) hdi_cas_(p, expected, v, memory_order_acq_rel)
 #define hdi_cas_seq_cst(p, expected, v) hdi_cas_(p, expected, v, memory_order_seq_cst)
 
+/* The first value of what is on a stack, and known to nobody yet. No step to the explorer: a store
+ * that it held back could arrive when that memory has another use, by plain stores, which it does
+ * not see. */
+#define hdi_init(p, v) atomic_init((p), (v))
+
 /* For statistics: relaxed, one writer, and nobody decides anything by what is read. So
  * they are no steps to the explorer. */
 #define hdi_load_stat(p)     atomic_load_explicit((p), memory_order_relaxed)

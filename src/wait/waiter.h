@@ -282,7 +282,7 @@ static inline int hdi_waiter_begin(struct hdi_waiter *waiter, bool cancellable)
     if (hdi_unlikely(!task)) {
         waiter->kind = HDI_WAITER_THREAD;
         waiter->host = hdi_sched_thread_home();
-        hdi_store_relaxed(&waiter->word, 0); /* Published with the first node. */
+        hdi_init(&waiter->word, 0); /* Published with the first node. */
         return 0;
     }
     if (hdi_unlikely(task->kind != HDI_TASK_FIBER)) return -EINVAL;
