@@ -218,16 +218,10 @@ void hdi_branches_race(struct hdi_branches *b, bool pending)
     /* What is repeated has been looked at, but for the last: it is another step than it was. */
     const uint32_t fresh = b->fixed ? b->fixed - 1 : 0;
     if (b->clocked > fresh) b->clocked = fresh;
-    for (uint32_t i = 0; i < b->tasks; i++) b->roster[i].previous = 0;
-    for (uint32_t j = 0; j < b->depth; j++) {
-        const struct hdi_option *option = taken(b, j);
+    for (uint32_t j = b->clocked; j < b->depth; j++) {
         const struct hdi_stage *stage = &b->stages[j];
-        if (j >= b->clocked) {
-            const struct move move = {option, j, stage->own, b->roster[option->number].previous,
-                                      stage->enabler};
-            race(b, &move, j >= fresh);
-        }
-        b->roster[option->number].previous = j + 1;
+        const struct move move = {taken(b, j), j, stage->own, stage->previous, stage->enabler};
+        race(b, &move, j >= fresh);
     }
     b->clocked = b->depth;
     if (pending) race_pending(b);

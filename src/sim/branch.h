@@ -76,15 +76,16 @@ struct hdi_option {
 };
 
 struct hdi_stage {
-    uint32_t first;   /* of its options */
-    uint32_t count;   /* of them */
-    uint32_t picked;  /* which of them */
-    uint32_t own;     /* the step is its task's own-th, from 1 */
-    uint32_t enabler; /* the stage that made the task ready, plus 1; 0: none since its last */
-    uint32_t spent;   /* preemptions before this stage */
+    uint32_t first;    /* of its options */
+    uint32_t count;    /* of them */
+    uint32_t picked;   /* which of them */
+    uint32_t own;      /* the step is its task's own-th, from 1 */
+    uint32_t previous; /* its task's last stage before, plus 1; 0: none */
+    uint32_t enabler;  /* the stage that made the task ready, plus 1; 0: none since its last */
+    uint32_t spent;    /* preemptions before this stage */
 };
 
-/* What is known of a task in the schedule under way. Stages are counted from 1, 0 is none. */
+/* What is known of a task in the schedule under way, once its path is repeated. Stages are counted from 1, 0 is none. */
 struct hdi_roster {
     uint32_t last;       /* it took */
     uint32_t own;        /* how many steps it took */
@@ -92,9 +93,9 @@ struct hdi_roster {
     uint32_t ready;      /* since when it is */
     uint32_t yielded[2]; /* the last two times it gave way, the newer one first */
     uint32_t sleeps;     /* the stage at which it is asleep */
-    /* Scratch of the search for races: its stage before the one looked at, from 1; the least own
-     * step that does not count; and of those in between, the first one's number and stage. */
-    uint32_t previous, limit, first, where;
+    /* Scratch of the search for races: the least own step that does not count; and of those in
+     * between, the first one's number and stage. */
+    uint32_t limit, first, where;
     uint64_t stamp; /* when `first` was set */
 };
 

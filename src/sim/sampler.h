@@ -27,8 +27,13 @@
 struct hdi_schedule;
 
 struct hdi_actor *hdi_schedule_actor(struct hdi_schedule *schedule, const struct hd_task *task);
-uint32_t hdi_schedule_number(const struct hd_task *task);
 uint32_t hdi_schedule_steps(const struct hdi_schedule *schedule);
+
+/* Its place in the order of spawns, from 0. */
+static inline uint32_t hdi_schedule_number(const struct hd_task *task)
+{
+    return (uint32_t)(task->id - 1);
+}
 
 /* Whether the steps may not be swapped: both touch one object, and not both only look; or nothing
  * is known of one of them. */

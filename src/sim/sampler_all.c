@@ -155,15 +155,25 @@ static void begin(struct hdi_sampler *sampler, struct hdi_schedule *schedule, ui
     all->recorded = all->blind = false;
 }
 
-/* Where the options of the present stage are put; while the path is repeated, behind it, to be
- * compared. Returns NULL if there is no room. */
+/* Where the options of a new stage are put. Returns NULL if there is no room. */
 static struct hdi_option *room_for(struct hdi_branches *b, unsigned count)
 {
-    const uint32_t behind = b->depth < b->fixed ? b->fixed : b->depth;
-    const struct hdi_stage *last = behind ? &b->stages[behind - 1] : NULL;
+    const struct hdi_stage *last = b->depth ? &b->stages[b->depth - 1] : NULL;
     const uint32_t first = last ? last->first + last->count : 0;
-    if (behind == HDI_STAGES_MAX || count > HDI_OPTIONS_MAX - first) return NULL;
+    if (b->depth == HDI_STAGES_MAX || count > HDI_OPTIONS_MAX - first) return NULL;
     return &b->options[first];
+}
+
+/* The task is a candidate at this stage. */
+static inline void notice(struct hdi_branches *b, const struct hdi_option *option, uint32_t stage)
+{
+    struct hdi_roster *task = &b->roster[option->number];
+    if (task->present != stage) task->ready = stage + 1;
+    task->present = stage + 1;
+    if (option->yielded && task->last == stage && task->yielded[0] != stage) {
+        task->yielded[1] = task->yielded[0];
+        task->yielded[0] = stage;
+    }
 }
 
 static bool describe(struct hdi_branches *b, struct hdi_option *option,
@@ -177,13 +187,7 @@ static bool describe(struct hdi_branches *b, struct hdi_option *option,
                                   .since = actor->ready_since,
                                   .kind = (uint8_t)actor->kind,
                                   .yielded = actor->yielded};
-    struct hdi_roster *task = &b->roster[number];
-    if (task->present != b->depth) task->ready = b->depth + 1;
-    task->present = b->depth + 1;
-    if (actor->yielded && task->last == b->depth && task->yielded[0] != b->depth) {
-        task->yielded[1] = task->yielded[0];
-        task->yielded[0] = b->depth;
-    }
+    notice(b, option, b->depth);
     return true;
 }
 
@@ -246,23 +250,7 @@ static void arrange(struct hdi_branches *b, struct hdi_option *options, unsigned
     for (unsigned i = 1; i < count; i++) options[i].flags |= HDI_OPTION_COSTLY;
 }
 
-/* ---- taking a stage ---- */
-
-/* The path again: the options must be the same. Their objects may have moved. */
-static uint32_t repeat(struct hdi_branches *b, const struct hdi_option *options, unsigned count)
-{
-    const struct hdi_stage *stage = &b->stages[b->depth];
-    struct hdi_option *before = &b->options[stage->first];
-    if (stage->count != count) return NOTHING;
-    for (unsigned i = 0; i < count; i++) {
-        if (before[i].number != options[i].number || before[i].kind != options[i].kind) {
-            return NOTHING;
-        }
-        before[i].object = options[i].object;
-        before[i].at = options[i].at;
-    }
-    return stage->picked;
-}
+/* ---- taking a new stage ---- */
 
 /* As the text has it. Returns NOTHING if there is no such option. */
 static uint32_t obey(struct sampler_all *all, struct hdi_option *options, unsigned count)
@@ -292,14 +280,6 @@ static uint32_t explore(const struct hdi_option *options, unsigned count)
 static uint32_t choose(struct sampler_all *all, struct hdi_option *options, unsigned count)
 {
     struct hdi_branches *b = &all->branches;
-    if (b->depth < b->fixed) {
-        const uint32_t pick = repeat(b, options, count);
-        if (pick == NOTHING) all->diverged = true;
-        return pick;
-    }
-    struct hdi_stage *stage = &b->stages[b->depth];
-    *stage = (struct hdi_stage){
-        .first = (uint32_t)(options - b->options), .count = count, .spent = all->spent};
     if (count > 1 && all->decisions < all->order.pick_count) {
         const uint32_t pick = obey(all, options, count);
         if (pick == NOTHING) all->diverged = true;
@@ -314,13 +294,26 @@ static uint32_t choose(struct sampler_all *all, struct hdi_option *options, unsi
 }
 
 /* Those who sleep go on sleeping if the step that is taken is none of their business. */
-static void pass_sleep(struct hdi_branches *b, const struct hdi_stage *stage)
+static void pass_sleep(struct hdi_branches *b, uint32_t at)
 {
+    const struct hdi_stage *stage = &b->stages[at];
     const struct hdi_option *options = &b->options[stage->first], *taken = &options[stage->picked];
+    if (b->bound != HDI_BOUND_NONE) return;
     for (uint32_t i = 0; i < stage->count; i++) {
         if (!hdi_branch_sleeps(b, &options[i], taken)) continue;
-        b->roster[options[i].number].sleeps = b->depth + 2;
+        b->roster[options[i].number].sleeps = at + 2;
     }
+}
+
+/* The task picked at this stage takes it. */
+static inline void enter(struct hdi_branches *b, uint32_t at)
+{
+    struct hdi_stage *stage = &b->stages[at];
+    struct hdi_roster *task = &b->roster[b->options[stage->first + stage->picked].number];
+    stage->own = ++task->own;
+    stage->previous = task->last;
+    stage->enabler = task->ready > task->last + 1 ? task->ready - 1 : 0;
+    task->last = at + 1;
 }
 
 /* The options are at the end of the path. Returns the place of the one taken among the candidates;
@@ -330,58 +323,127 @@ static uint32_t take(struct sampler_all *all, struct hdi_option *options, unsign
     struct hdi_branches *b = &all->branches;
     const uint32_t pick = choose(all, options, count);
     if (pick == NOTHING) return NOTHING;
-    struct hdi_stage *stage = &b->stages[b->depth];
-    stage->picked = pick;
-    const struct hdi_option *taken = &b->options[stage->first + pick];
-    struct hdi_roster *task = &b->roster[taken->number];
-    stage->own = ++task->own;
-    stage->enabler = task->ready > task->last + 1 ? task->ready - 1 : 0;
-    task->last = b->depth + 1;
-    pass_sleep(b, stage);
-    all->spent += (taken->flags & HDI_OPTION_COSTLY) != 0;
+    b->stages[b->depth] = (struct hdi_stage){.first = (uint32_t)(options - b->options),
+                                             .count = count,
+                                             .picked = pick,
+                                             .spent = all->spent};
+    enter(b, b->depth);
+    pass_sleep(b, b->depth);
+    all->spent += (options[pick].flags & HDI_OPTION_COSTLY) != 0;
     all->decisions += count > 1;
     b->depth++;
-    return taken->at;
+    return options[pick].at;
+}
+
+/* ---- taking the path again ---- */
+
+/* The same task as then, about to do the same. Its object may have moved. */
+static inline bool is_again(struct hdi_option *option, const struct hdi_actor *actor,
+                            uint32_t number)
+{
+    if (option->number != number || option->kind != actor->kind) return false;
+    if (option->since != actor->ready_since || option->yielded != actor->yielded) return false;
+    option->object = actor->object;
+    return true;
+}
+
+/* The path has been repeated: now the roster is needed, and gets what the stages know. */
+static void catch_up(struct sampler_all *all)
+{
+    struct hdi_branches *b = &all->branches;
+    for (uint32_t at = 0; at < b->fixed; at++) {
+        const struct hdi_stage *stage = &b->stages[at];
+        const struct hdi_option *options = &b->options[stage->first];
+        for (uint32_t i = 0; i < stage->count; i++) notice(b, &options[i], at);
+        enter(b, at);
+    }
+    const struct hdi_stage *last = &b->stages[b->fixed - 1];
+    const struct hdi_option *taken = &b->options[last->first + last->picked];
+    all->spent = last->spent + ((taken->flags & HDI_OPTION_COSTLY) != 0);
+    pass_sleep(b, b->fixed - 1);
+}
+
+/* Returns the place of the one taken among the candidates; NOTHING if they are others than then. */
+static inline uint32_t take_again(struct sampler_all *all, bool same)
+{
+    struct hdi_branches *b = &all->branches;
+    if (hdi_unlikely(!same)) {
+        all->diverged = true;
+        return NOTHING;
+    }
+    const struct hdi_stage *stage = &b->stages[b->depth];
+    if (++b->depth == b->fixed) catch_up(all);
+    return b->options[stage->first + stage->picked].at;
+}
+
+/* ---- steps ---- */
+
+static uint32_t repeat(struct sampler_all *all, struct hdi_schedule *schedule,
+                       struct hd_task *const *ready, unsigned count)
+{
+    const struct hdi_stage *stage = &all->branches.stages[all->branches.depth];
+    struct hdi_option *options = &all->branches.options[stage->first];
+    bool same = stage->count == count;
+    for (unsigned i = 0; same && i < count; i++) {
+        const struct hd_task *task = ready[options[i].at];
+        same = is_again(&options[i], hdi_schedule_find(schedule, task), hdi_schedule_number(task));
+    }
+    return take_again(all, same);
+}
+
+static uint32_t go_on(struct sampler_all *all, struct hdi_schedule *schedule,
+                      struct hd_task *const *ready, unsigned count, int running)
+{
+    struct hdi_branches *b = &all->branches;
+    struct hdi_option *options = room_for(b, count);
+    bool room = options != NULL;
+    for (unsigned i = 0; room && i < count; i++) {
+        room = describe(b, &options[i], hdi_schedule_find(schedule, ready[i]),
+                        hdi_schedule_number(ready[i]), i);
+    }
+    if (!room) {
+        b->full = true;
+        return NOTHING;
+    }
+    arrange(b, options, count, running);
+    return take(all, options, count);
 }
 
 static unsigned pick(struct hdi_sampler *sampler, struct hdi_schedule *schedule,
                      struct hd_task *const *ready, unsigned count, int running)
 {
     struct sampler_all *all = (struct sampler_all *)sampler;
-    struct hdi_branches *b = &all->branches;
-    struct hdi_option *options = all->blind ? NULL : room_for(b, count);
-    bool room = options != NULL;
-    for (unsigned i = 0; room && i < count; i++) {
-        room = describe(b, &options[i], hdi_schedule_find(schedule, ready[i]),
-                        hdi_schedule_number(ready[i]), i);
-    }
-    uint32_t at = NOTHING;
-    if (room) {
-        arrange(b, options, count, running);
-        at = take(all, options, count);
+    if (!all->blind) {
+        const bool again = all->branches.depth < all->branches.fixed;
+        const uint32_t at = again ? repeat(all, schedule, ready, count)
+                                  : go_on(all, schedule, ready, count, running);
         all->recorded = true;
-    } else if (!all->blind) {
-        b->full = true;
+        if (at != NOTHING) return at;
+        all->blind = true;
     }
-    if (at != NOTHING) return at;
-    all->blind = true;
     return hdi_sampler_fair.pick(sampler, schedule, ready, count, running);
+}
+
+/* A step without a choice, as a stage with one option. */
+static uint32_t step_alone(struct sampler_all *all, const struct hdi_actor *actor, uint32_t number)
+{
+    struct hdi_branches *b = &all->branches;
+    if (b->depth < b->fixed) {
+        const struct hdi_stage *stage = &b->stages[b->depth];
+        return take_again(all, stage->count == 1 &&
+                                   is_again(&b->options[stage->first], actor, number));
+    }
+    struct hdi_option *option = room_for(b, 1);
+    if (option && describe(b, option, actor, number, 0)) return take(all, option, 1);
+    b->full = true;
+    return NOTHING;
 }
 
 static void stepped(struct hdi_sampler *sampler, const struct hdi_actor *actor, uint32_t number)
 {
     struct sampler_all *all = (struct sampler_all *)sampler;
-    struct hdi_branches *b = &all->branches;
-    if (all->recorded || all->blind) {
-        all->recorded = false;
-        return;
-    }
-    struct hdi_option *option = room_for(b, 1);
-    if (!option || !describe(b, option, actor, number, 0)) {
-        b->full = all->blind = true;
-    } else if (take(all, option, 1) == NOTHING) {
-        all->blind = true;
-    }
+    if (!all->recorded && !all->blind) all->blind = step_alone(all, actor, number) == NOTHING;
+    all->recorded = false;
 }
 
 /* ---- between schedules ---- */

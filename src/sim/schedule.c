@@ -17,11 +17,6 @@
 
 /* ---- actors ---- */
 
-uint32_t hdi_schedule_number(const struct hd_task *task)
-{
-    return (uint32_t)(task->id - 1);
-}
-
 uint32_t hdi_schedule_steps(const struct hdi_schedule *schedule)
 {
     return schedule->steps;
