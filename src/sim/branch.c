@@ -66,6 +66,18 @@ static uint32_t relate(struct hdi_branches *b, const struct move *move)
     return count;
 }
 
+/* The last step of this task that the move depends on, and that does not happen before it anyway:
+ * its stage, from 1; 0: there is none. */
+static uint32_t last_race(const struct hdi_branches *b, const struct hdi_roster *task,
+                          const struct move *move)
+{
+    uint32_t i = task->before;
+    while (i && b->stages[i - 1].own > task->limit && !depend(taken(b, i - 1), move->option)) {
+        i = b->stages[i - 1].previous;
+    }
+    return i && b->stages[i - 1].own > task->limit ? i : 0;
+}
+
 static uint32_t relate_bounded(struct hdi_branches *b, const struct move *move)
 {
     uint32_t *clock = clock_of(b, move->stage), count = 0;
@@ -73,13 +85,11 @@ static uint32_t relate_bounded(struct hdi_branches *b, const struct move *move)
     if (move->previous) join(b, clock, move->previous - 1);
     if (move->enabler) join(b, clock, move->enabler - 1);
     for (uint32_t i = 0; i < b->tasks; i++) b->roster[i].limit = clock[i];
-    for (uint32_t i = move->stage; i-- > 0;) {
-        const struct hdi_option *other = taken(b, i);
-        struct hdi_roster *task = &b->roster[other->number];
-        if (task->limit >= b->stages[i].own || !depend(other, move->option)) continue;
-        b->races[count++] = i;
-        task->limit = UINT32_MAX; /* Its last one only. */
-        join(b, clock, i);
+    for (uint32_t i = 0; i < b->tasks; i++) {
+        const uint32_t stage = last_race(b, &b->roster[i], move);
+        if (!stage) continue;
+        b->races[count++] = stage - 1;
+        join(b, clock, stage - 1);
     }
     clock[move->option->number] = move->own;
     return count;
@@ -218,10 +228,13 @@ void hdi_branches_race(struct hdi_branches *b, bool pending)
     /* What is repeated has been looked at, but for the last: it is another step than it was. */
     const uint32_t fresh = b->fixed ? b->fixed - 1 : 0;
     if (b->clocked > fresh) b->clocked = fresh;
+    for (uint32_t i = 0; i < b->tasks; i++) b->roster[i].before = 0;
+    for (uint32_t j = 0; j < b->clocked; j++) b->roster[taken(b, j)->number].before = j + 1;
     for (uint32_t j = b->clocked; j < b->depth; j++) {
         const struct hdi_stage *stage = &b->stages[j];
         const struct move move = {taken(b, j), j, stage->own, stage->previous, stage->enabler};
         race(b, &move, j >= fresh);
+        b->roster[move.option->number].before = j + 1;
     }
     b->clocked = b->depth;
     if (pending) race_pending(b);

@@ -69,7 +69,8 @@ struct hdi_option {
     const void *object; /* as in struct hdi_actor, of the last schedule that came here */
     uint32_t number;    /* of the task */
     uint32_t at;        /* its place among the candidates */
-    uint32_t since;     /* it is ready */
+    uint32_t since;     /* it is ready: in steps, for the order of options */
+    uint32_t ready;     /* as in struct hdi_roster, when the stage was reached */
     uint8_t kind;       /* hd_touch_kind */
     uint8_t flags;      /* HDI_OPTION_* */
     bool yielded;
@@ -93,9 +94,9 @@ struct hdi_roster {
     uint32_t ready;      /* since when it is */
     uint32_t yielded[2]; /* the last two times it gave way, the newer one first */
     uint32_t sleeps;     /* the stage at which it is asleep */
-    /* Scratch of the search for races: the least own step that does not count; and of those in
-     * between, the first one's number and stage. */
-    uint32_t limit, first, where;
+    /* Scratch of the search for races: its last stage before the one looked at; the least own step
+     * that does not count; and of those in between, the first one's number and stage. */
+    uint32_t before, limit, first, where;
     uint64_t stamp; /* when `first` was set */
 };
 
@@ -105,6 +106,7 @@ struct hdi_branches {
     uint32_t tasks;   /* numbers are below that, in this schedule and those before */
     uint32_t width;   /* of a clock */
     uint32_t clocked; /* stages whose clocks hold */
+    bool yields;      /* some task has, in some schedule */
     bool full;        /* a schedule was too large: not everything was branched */
     uint64_t stamp;
     uint32_t races[2 * HDI_ROSTER_MAX]; /* stages; behind them, tasks in between */

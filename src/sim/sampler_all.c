@@ -164,16 +164,14 @@ static struct hdi_option *room_for(struct hdi_branches *b, unsigned count)
     return &b->options[first];
 }
 
-/* The task is a candidate at this stage. */
-static inline void notice(struct hdi_branches *b, const struct hdi_option *option, uint32_t stage)
+/* A candidate at this stage gave way by itself: once for each step. */
+static void note_yield(struct hdi_branches *b, uint32_t number, uint32_t stage)
 {
-    struct hdi_roster *task = &b->roster[option->number];
-    if (task->present != stage) task->ready = stage + 1;
-    task->present = stage + 1;
-    if (option->yielded && task->last == stage && task->yielded[0] != stage) {
-        task->yielded[1] = task->yielded[0];
-        task->yielded[0] = stage;
-    }
+    struct hdi_roster *task = &b->roster[number];
+    if (task->last != stage) return;
+    task->yielded[1] = task->yielded[0];
+    task->yielded[0] = stage;
+    b->yields = true;
 }
 
 static bool describe(struct hdi_branches *b, struct hdi_option *option,
@@ -181,13 +179,17 @@ static bool describe(struct hdi_branches *b, struct hdi_option *option,
 {
     if (number >= HDI_ROSTER_MAX) return false;
     if (number >= b->tasks) b->tasks = number + 1;
+    struct hdi_roster *task = &b->roster[number];
+    if (task->present != b->depth) task->ready = b->depth + 1;
+    task->present = b->depth + 1;
+    if (actor->yielded) note_yield(b, number, b->depth);
     *option = (struct hdi_option){.object = actor->object,
                                   .number = number,
                                   .at = at,
                                   .since = actor->ready_since,
+                                  .ready = task->ready,
                                   .kind = (uint8_t)actor->kind,
                                   .yielded = actor->yielded};
-    notice(b, option, b->depth);
     return true;
 }
 
@@ -337,30 +339,46 @@ static uint32_t take(struct sampler_all *all, struct hdi_option *options, unsign
 
 /* ---- taking the path again ---- */
 
-/* The same task as then, about to do the same. Its object may have moved. */
-static inline bool is_again(struct hdi_option *option, const struct hdi_actor *actor,
-                            uint32_t number)
+/* What tells a candidate from the option that stood there then: 0 if it is the same task, about to
+ * do the same. Its object may have moved. */
+HDI_ALWAYS_INLINE uint32_t differs(struct hdi_option *option, const struct hdi_actor *actor,
+                                   uint32_t number)
 {
-    if (option->number != number || option->kind != actor->kind) return false;
-    if (option->since != actor->ready_since || option->yielded != actor->yielded) return false;
     option->object = actor->object;
-    return true;
+    return (option->number ^ number) | (option->kind ^ (uint32_t)actor->kind);
 }
 
-/* The path has been repeated: now the roster is needed, and gets what the stages know. */
-static void catch_up(struct sampler_all *all)
+static void note_yields(struct hdi_branches *b, uint32_t at)
+{
+    const struct hdi_option *options = hdi_branch_options(b, at);
+    for (uint32_t i = 0; i < b->stages[at].count; i++) {
+        if (options[i].yielded) note_yield(b, options[i].number, at);
+    }
+}
+
+/* The path has been repeated: now the roster is needed, and gets what the stages know. The step at
+ * the last of them is a new one. */
+static __attribute__((noinline)) void catch_up(struct sampler_all *all)
 {
     struct hdi_branches *b = &all->branches;
-    for (uint32_t at = 0; at < b->fixed; at++) {
+    const uint32_t last = b->fixed - 1;
+    for (uint32_t at = 0; at < last; at++) {
         const struct hdi_stage *stage = &b->stages[at];
-        const struct hdi_option *options = &b->options[stage->first];
-        for (uint32_t i = 0; i < stage->count; i++) notice(b, &options[i], at);
-        enter(b, at);
+        struct hdi_roster *task = &b->roster[b->options[stage->first + stage->picked].number];
+        if (hdi_unlikely(b->yields)) note_yields(b, at);
+        task->own = stage->own;
+        task->last = at + 1;
     }
-    const struct hdi_stage *last = &b->stages[b->fixed - 1];
-    const struct hdi_option *taken = &b->options[last->first + last->picked];
-    all->spent = last->spent + ((taken->flags & HDI_OPTION_COSTLY) != 0);
-    pass_sleep(b, b->fixed - 1);
+    if (b->yields) note_yields(b, last);
+    const struct hdi_stage *stage = &b->stages[last];
+    const struct hdi_option *options = &b->options[stage->first];
+    for (uint32_t i = 0; i < stage->count; i++) {
+        b->roster[options[i].number].ready = options[i].ready;
+        b->roster[options[i].number].present = b->fixed;
+    }
+    enter(b, last);
+    pass_sleep(b, last);
+    all->spent = stage->spent + ((options[stage->picked].flags & HDI_OPTION_COSTLY) != 0);
 }
 
 /* Returns the place of the one taken among the candidates; NOTHING if they are others than then. */
@@ -378,21 +396,42 @@ static inline uint32_t take_again(struct sampler_all *all, bool same)
 
 /* ---- steps ---- */
 
+/* Whether these are the options that were here; without a branch for each. */
+HDI_ALWAYS_INLINE bool are_again(struct hdi_option *options, struct hdi_schedule *schedule,
+                                 struct hd_task *const *ready, unsigned count, bool small)
+{
+    uint32_t difference = 0;
+    for (unsigned i = 0; i < count; i++) {
+        const struct hd_task *task = ready[options[i].at];
+        difference |= differs(&options[i], hdi_schedule_candidate(schedule, task, small),
+                              hdi_schedule_number(task));
+    }
+    return difference == 0;
+}
+
+static __attribute__((noinline)) bool are_again_far(struct hdi_option *options,
+                                                    struct hdi_schedule *schedule,
+                                                    struct hd_task *const *ready, unsigned count)
+{
+    return are_again(options, schedule, ready, count, false);
+}
+
 static uint32_t repeat(struct sampler_all *all, struct hdi_schedule *schedule,
                        struct hd_task *const *ready, unsigned count)
 {
     const struct hdi_stage *stage = &all->branches.stages[all->branches.depth];
     struct hdi_option *options = &all->branches.options[stage->first];
-    bool same = stage->count == count;
-    for (unsigned i = 0; same && i < count; i++) {
-        const struct hd_task *task = ready[options[i].at];
-        same = is_again(&options[i], hdi_schedule_find(schedule, task), hdi_schedule_number(task));
-    }
-    return take_again(all, same);
+    if (stage->count != count) return take_again(all, false);
+    return take_again(all, hdi_likely(hdi_schedule_is_small(schedule))
+                               ? are_again(options, schedule, ready, count, true)
+                               : are_again_far(options, schedule, ready, count));
 }
 
-static uint32_t go_on(struct sampler_all *all, struct hdi_schedule *schedule,
-                      struct hd_task *const *ready, unsigned count, int running)
+/* Apart, so that what is repeated needs no registers for it. */
+static __attribute__((noinline)) uint32_t go_on(struct sampler_all *all,
+                                                struct hdi_schedule *schedule,
+                                                struct hd_task *const *ready, unsigned count,
+                                                int running)
 {
     struct hdi_branches *b = &all->branches;
     struct hdi_option *options = room_for(b, count);
@@ -431,7 +470,7 @@ static uint32_t step_alone(struct sampler_all *all, const struct hdi_actor *acto
     if (b->depth < b->fixed) {
         const struct hdi_stage *stage = &b->stages[b->depth];
         return take_again(all, stage->count == 1 &&
-                                   is_again(&b->options[stage->first], actor, number));
+                                   differs(&b->options[stage->first], actor, number) == 0);
     }
     struct hdi_option *option = room_for(b, 1);
     if (option && describe(b, option, actor, number, 0)) return take(all, option, 1);
