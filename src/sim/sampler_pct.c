@@ -89,24 +89,29 @@ static void find_next(struct sampler_pct *pct)
     pct->next = more ? (uint32_t)(pct->changes[pct->passed] / DEPTH_MAX) : 0;
 }
 
-/* Into its place among those before it. */
-static void add_change(struct sampler_pct *pct, uint32_t number, uint32_t pick)
+/* No two are equal, so each has its place by how many are less: no branch that depends on what was
+ * drawn, since it would be guessed wrong. */
+static void sort_changes(struct sampler_pct *pct, const uint64_t *drawn)
 {
-    const uint64_t change = (uint64_t)pick * DEPTH_MAX + number;
-    uint32_t at = number - 1;
-    for (; at > 0 && pct->changes[at - 1] > change; at--) pct->changes[at] = pct->changes[at - 1];
-    pct->changes[at] = change;
+    for (uint32_t i = 0; i + 1 < pct->depth; i++) {
+        uint32_t less = 0;
+        for (uint32_t k = 0; k + 1 < pct->depth; k++) less += drawn[k] < drawn[i];
+        pct->changes[less] = drawn[i];
+    }
 }
 
 static void begin(struct hdi_sampler *sampler, struct hdi_schedule *schedule, uint64_t seed)
 {
     (void)schedule;
     struct sampler_pct *pct = (struct sampler_pct *)sampler;
+    uint64_t drawn[DEPTH_MAX];
     if (pct->learned) pct->steps = pct->learned;
     hdi_prng_init(&pct->prng, seed);
     for (uint32_t i = 1; i < pct->depth; i++) {
-        add_change(pct, i, 1 + hdi_prng_below(&pct->prng, pct->steps));
+        const uint64_t pick = 1 + hdi_prng_below(&pct->prng, pct->steps);
+        drawn[i - 1] = pick * DEPTH_MAX + i;
     }
+    sort_changes(pct, drawn);
     pct->picks = pct->passed = 0;
     pct->lowest = CHANGED;
     find_next(pct);
@@ -167,26 +172,67 @@ HDI_ALWAYS_INLINE unsigned highest(struct sampler_pct *pct, struct hdi_schedule 
     return best;
 }
 
-/* Who would go on falls, once for each change point that is here. */
-static void change(struct sampler_pct *pct, struct hdi_schedule *schedule,
-                   struct hd_task *const *ready, unsigned count, bool small)
+/* The first two of the candidates by their priorities. */
+struct lead {
+    unsigned best, second;
+    int64_t best_priority, second_priority;
+};
+
+HDI_ALWAYS_INLINE struct lead first_two(struct sampler_pct *pct, struct hdi_schedule *schedule,
+                                        struct hd_task *const *ready, unsigned count, bool small)
 {
-    for (; pct->next == pct->picks; find_next(pct)) {
-        const uint32_t number = (uint32_t)(pct->changes[pct->passed++] % DEPTH_MAX);
-        const unsigned best = highest(pct, schedule, ready, count, small);
-        struct hdi_actor *actor = hdi_schedule_candidate(schedule, ready[best], small);
-        if (priority_of(actor) > CHANGED + number) set_priority(actor, CHANGED + number);
+    struct lead lead = {0, 0, -1, -1};
+    for (unsigned i = 0; i < count; i++) {
+        struct hdi_actor *actor = hdi_schedule_candidate(schedule, ready[i], small);
+        if (hdi_unlikely(actor->yielded)) fall_for_yield(pct, actor);
+        const int64_t priority = priority_of(actor);
+        const bool best = priority > lead.best_priority, second = priority > lead.second_priority;
+        lead.second = best ? lead.best : second ? i : lead.second;
+        lead.second_priority = best     ? lead.best_priority
+                               : second ? priority
+                                        : lead.second_priority;
+        lead.best = best ? i : lead.best;
+        lead.best_priority = best ? priority : lead.best_priority;
     }
+    return lead;
 }
 
-/* Where there is more to it. */
-static __attribute__((noinline)) unsigned pick_slowly(struct sampler_pct *pct,
-                                                      struct hdi_schedule *schedule,
-                                                      struct hd_task *const *ready, unsigned count)
+/* Who would go on falls, once for each change point that is here. Returns who goes on then. */
+HDI_ALWAYS_INLINE unsigned change(struct sampler_pct *pct, struct hdi_schedule *schedule,
+                                  struct hd_task *const *ready, unsigned count, bool small)
 {
-    const bool small = hdi_schedule_is_small(schedule);
-    if (pct->picks == pct->next) change(pct, schedule, ready, count, small);
-    return highest(pct, schedule, ready, count, small);
+    struct lead lead;
+    int64_t fallen;
+    do {
+        lead = first_two(pct, schedule, ready, count, small);
+        fallen = CHANGED + (int64_t)(pct->changes[pct->passed++] % DEPTH_MAX);
+        if (lead.best_priority > fallen) {
+            set_priority(hdi_schedule_candidate(schedule, ready[lead.best], small),
+                         (uint32_t)fallen);
+        } else {
+            fallen = lead.best_priority;
+        }
+        find_next(pct);
+    } while (pct->next == pct->picks);
+    /* No two fall to the same place; of tasks that yielded too often to be told apart, the first
+     * of the candidates goes on, and none of them falls. */
+    return fallen >= lead.second_priority ? lead.best : lead.second;
+}
+
+static __attribute__((noinline)) unsigned pick_and_change(struct sampler_pct *pct,
+                                                          struct hdi_schedule *schedule,
+                                                          struct hd_task *const *ready,
+                                                          unsigned count)
+{
+    return hdi_schedule_is_small(schedule) ? change(pct, schedule, ready, count, true)
+                                           : change(pct, schedule, ready, count, false);
+}
+
+static __attribute__((noinline)) unsigned pick_far(struct sampler_pct *pct,
+                                                   struct hdi_schedule *schedule,
+                                                   struct hd_task *const *ready, unsigned count)
+{
+    return highest(pct, schedule, ready, count, false);
 }
 
 static unsigned pick(struct hdi_sampler *sampler, struct hdi_schedule *schedule,
@@ -194,10 +240,9 @@ static unsigned pick(struct hdi_sampler *sampler, struct hdi_schedule *schedule,
 {
     (void)running;
     struct sampler_pct *pct = (struct sampler_pct *)sampler;
-    if (hdi_unlikely(++pct->picks == pct->next || !hdi_schedule_is_small(schedule))) {
-        return pick_slowly(pct, schedule, ready, count);
-    }
-    return highest(pct, schedule, ready, count, true);
+    if (++pct->picks == pct->next) return pick_and_change(pct, schedule, ready, count);
+    return hdi_likely(hdi_schedule_is_small(schedule)) ? highest(pct, schedule, ready, count, true)
+                                                       : pick_far(pct, schedule, ready, count);
 }
 
 static int text(const struct hdi_sampler *sampler, char *to, size_t size)
