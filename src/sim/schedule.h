@@ -71,6 +71,7 @@ struct hdi_schedule {
     bool quick;                  /* nor that: by chance, and nobody looks at the step */
     bool by_chance;              /* the sampler is `random`, and nobody looks at its steps */
     bool signs;                  /* the signature is wanted */
+    bool tells;                  /* that, or the sampler is told of each step */
     bool plain;                  /* memory was touched that can be raced for */
     bool judges;                 /* a deadlock, or a closed handle, is a verdict, and not only an
                                   * error for the caller */
