@@ -71,13 +71,11 @@ static int run_program(struct hdi_explorer *explorer, struct hdi_schedule *sched
 {
     struct hd_runtime *runtime = explorer->runtime;
     static const hd_site site = {__FILE__, __LINE__, __func__};
-    hd_spawn_options spawn = HD_SPAWN_OPTIONS_INIT;
-    spawn.runtime = runtime;
     hdi_store_relaxed(&explorer->done, 0);
     const unsigned before = free_tasks(runtime);
-    /* As the worker: its cache is where the task comes from, and goes to. */
+    /* As the worker, so by its runtime: its cache is where the task comes from, and goes to. */
     hdi_worker_enter(&runtime->main.workers[0]);
-    int err = hd_spawn_at(NULL, program, explorer, &spawn, &site);
+    int err = hd_spawn_at(NULL, program, explorer, NULL, &site);
     hdi_worker_leave(&runtime->main.workers[0]);
     if (err) return err;
     err = runtime->world->wait(runtime, &explorer->done, 0, HD_FOREVER);

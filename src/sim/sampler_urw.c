@@ -192,7 +192,7 @@ static void ended(struct hdi_sampler *sampler, const struct hdi_actor *actor, ui
 static uint64_t weight_of(const struct hdi_actor *actor)
 {
     const int64_t left = (int64_t)actor->value - (int64_t)actor->steps;
-    return left > 0 ? (uint64_t)left : 1;
+    return (uint64_t)(left > 1 ? left : 1);
 }
 
 /* As hdi_prng_below(): many tasks with many steps weigh more than 32 bits. */
@@ -223,15 +223,14 @@ static unsigned pick(struct hdi_sampler *sampler, struct hdi_schedule *schedule,
     if (hdi_unlikely(count > KEPT || !hdi_schedule_is_small(schedule))) {
         return pick_of_many(urw, schedule, ready, count);
     }
-    uint64_t up_to[KEPT], sum = 0;
-    unsigned i = 0;
-    do {
-        sum += weight_of(hdi_schedule_candidate(schedule, ready[i], true));
+    uint64_t up_to[KEPT], sum = weight_of(hdi_schedule_candidate(schedule, ready[0], true));
+    for (unsigned i = 1; i < count; i++) {
         up_to[i] = sum;
-    } while (++i < count);
+        sum += weight_of(hdi_schedule_candidate(schedule, ready[i], true));
+    }
     const uint64_t at = below(&urw->prng, sum);
     unsigned index = 0; /* To the end: a branch would be guessed wrong. */
-    for (i = 0; i < count; i++) index += at >= up_to[i];
+    for (unsigned i = 1; i < count; i++) index += at >= up_to[i];
     return index;
 }
 

@@ -306,16 +306,18 @@ HDI_ALWAYS_INLINE void leave_choice(struct hdi_schedule *schedule, struct hdi_wo
                                     struct hd_task *task, struct hdi_actor *actor, bool careful)
 {
     struct hdi_bag *bag = &worker->queue.bag;
-    const unsigned others = (unsigned)hdi_bag_count(bag);
+    const size_t others = hdi_bag_count(bag);
     if (hdi_unlikely(others == bag->capacity) && !hdi_bag_reserve(bag, others + 1)) {
         step_aside(schedule, worker);
         return;
     }
-    unsigned index = others; /* the task itself */
+    size_t index = others; /* the task itself */
     if (hdi_likely(others > 0)) {
         bag->tasks[others] = task;
-        index = (unsigned)choose(schedule, bag->tasks, others + 1, (int)others, careful);
-        if (careful && (int)index < 0) hdi_schedule_stop(worker);
+        const int chosen =
+            choose(schedule, bag->tasks, (unsigned)others + 1, (int)others, careful);
+        if (careful && chosen < 0) hdi_schedule_stop(worker);
+        index = (unsigned)chosen;
     }
     if (index == others) {
         take_step(schedule, task, actor, careful);
@@ -324,7 +326,8 @@ HDI_ALWAYS_INLINE void leave_choice(struct hdi_schedule *schedule, struct hdi_wo
     schedule->preemptions++;
     struct hd_task *next = bag->tasks[index];
     bag->tasks[index] = task;
-    take_step(schedule, next, hdi_schedule_find(schedule, next), careful);
+    const bool small = hdi_schedule_is_small(schedule);
+    take_step(schedule, next, hdi_schedule_candidate(schedule, next, small), careful);
     hdi_worker_switch_to(worker, next);
 }
 
@@ -690,7 +693,9 @@ void hdi_schedule_rewind(struct hdi_schedule *schedule, uint64_t seed)
     schedule->cohorts = schedule->cohort_tasks = 0;
     schedule->verdict.kind = HD_VERDICT_NONE;
     hdi_signature_begin(&schedule->signature);
-    hdi_prng_init(&schedule->prng, hdi_stream_draw(seed, HDI_PURPOSE_SCHEDULE, 0, 0));
+    if (schedule->clock) { /* Nothing else draws from it. */
+        hdi_prng_init(&schedule->prng, hdi_stream_draw(seed, HDI_PURPOSE_SCHEDULE, 0, 0));
+    }
     if (schedule->sampler->kind->begin) {
         schedule->sampler->kind->begin(schedule->sampler, schedule, seed);
     }
