@@ -47,20 +47,48 @@ struct move {
     uint32_t enabler;  /* as in struct hdi_stage */
 };
 
-/* Without a bound only what nothing in between orders is a race: the others become races when that
- * one is the other way round. With one, that schedule may be too dear, so the last step of each
- * task counts. Returns how many there are, in b->races. */
-static uint32_t relate(struct hdi_branches *b, const struct move *move)
+/* The clock of what happens before the move anyway. */
+static uint32_t *begin_clock(struct hdi_branches *b, const struct move *move)
 {
-    uint32_t *clock = clock_of(b, move->stage), count = 0;
+    uint32_t *clock = clock_of(b, move->stage);
     memset(clock, 0, b->width * sizeof(*clock));
     if (move->previous) join(b, clock, move->previous - 1);
     if (move->enabler) join(b, clock, move->enabler - 1);
-    for (uint32_t i = move->stage; i-- > 0;) {
+    return clock;
+}
+
+/* How many tasks have steps beyond this clock. */
+static uint32_t count_open(const struct hdi_branches *b, const uint32_t *clock)
+{
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < b->tasks; i++) {
+        const uint32_t before = b->roster[i].before;
+        open += before && b->stages[before - 1].own > clock[i];
+    }
+    return open;
+}
+
+/* Without a bound only what nothing in between orders is a race: the others become races when that
+ * one is the other way round. With one, that schedule may be too dear, so the last step of each
+ * task counts. Returns how many there are, in b->races.
+ *
+ * Most of what is long ago happens before the move: the search ends where no task has a step left
+ * of which that is not known. One whose steps were all seen may be counted once more after a join;
+ * then the search goes on for longer than it has to. */
+static uint32_t relate(struct hdi_branches *b, const struct move *move)
+{
+    uint32_t *clock = begin_clock(b, move), count = 0, open = count_open(b, clock);
+    for (uint32_t i = move->stage; open > 0 && i-- > 0;) {
         const struct hdi_option *other = taken(b, i);
-        if (clock[other->number] >= b->stages[i].own || !depend(other, move->option)) continue;
-        b->races[count++] = i;
-        join(b, clock, i);
+        const uint32_t own = b->stages[i].own, known = clock[other->number];
+        if (known >= own) continue;
+        if (depend(other, move->option)) {
+            b->races[count++] = i;
+            join(b, clock, i);
+            open = count_open(b, clock);
+        } else if (own == known + 1) {
+            open--;
+        }
     }
     clock[move->option->number] = move->own;
     return count;
@@ -80,10 +108,7 @@ static uint32_t last_race(const struct hdi_branches *b, const struct hdi_roster 
 
 static uint32_t relate_bounded(struct hdi_branches *b, const struct move *move)
 {
-    uint32_t *clock = clock_of(b, move->stage), count = 0;
-    memset(clock, 0, b->width * sizeof(*clock));
-    if (move->previous) join(b, clock, move->previous - 1);
-    if (move->enabler) join(b, clock, move->enabler - 1);
+    uint32_t *clock = begin_clock(b, move), count = 0;
     for (uint32_t i = 0; i < b->tasks; i++) b->roster[i].limit = clock[i];
     for (uint32_t i = 0; i < b->tasks; i++) {
         const uint32_t stage = last_race(b, &b->roster[i], move);
