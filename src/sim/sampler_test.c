@@ -266,6 +266,59 @@ TEST(pct_switches_no_more_than_its_depth)
     hdi_sampler_destroy(sampler);
 }
 
+/* One schedule of three tasks by the definition, looking at everybody each time. */
+static void expect_by_definition(const struct run *run, uint32_t depth, uint32_t steps,
+                                 uint64_t seed)
+{
+    struct hdi_prng prng;
+    uint32_t place[32], priority[3], taken[3] = {0};
+    hdi_prng_init(&prng, seed);
+    for (uint32_t n = 1; n < depth; n++) place[n] = 1 + hdi_prng_below(&prng, steps);
+    for (int i = 0; i < 3; i++) {
+        priority[i] = UINT32_C(0x80000000) | (uint32_t)(hdi_prng_next(&prng) >> 32);
+    }
+    uint32_t picks = 0;
+    for (int at = 0; at < run->length; at++) {
+        const int length = run->program->tasks[0].length;
+        int ready = 0;
+        for (int i = 0; i < 3; i++) ready += (int)taken[i] < length;
+        picks += ready > 1;
+        int best = 0;
+        for (uint32_t n = 1; n <= depth; n++) { /* After the last one only who goes on. */
+            if (n < depth && (ready == 1 || place[n] != picks)) continue;
+            best = -1;
+            for (int i = 0; i < 3; i++) {
+                if ((int)taken[i] == length) continue;
+                if (best < 0 || priority[i] > priority[best]) best = i;
+            }
+            const uint32_t fallen = UINT32_C(0x40000000) + n;
+            if (n < depth && priority[best] > fallen) priority[best] = fallen;
+        }
+        EXPECT_EQ(run->sequence[at], best);
+        taken[best]++;
+    }
+}
+
+/* Also where several change points are at one place, and where most places have one. */
+TEST(pct_is_what_its_definition_says)
+{
+    const struct program three = {3, 3, {{.length = 8}, {.length = 8}, {.length = 8}}};
+    static const uint32_t depths[] = {1, 2, 5, 16, 32}, lengths[] = {1, 3, 24, 40};
+    static struct run run;
+    for (unsigned i = 0; i < 5 * 4; i++) {
+        const uint32_t depth = depths[i / 4], steps = lengths[i % 4];
+        char text[32];
+        snprintf(text, sizeof(text), "pct:%u:%u", (unsigned)depth, (unsigned)steps);
+        struct hdi_sampler *sampler = make(text);
+        for (uint64_t seed = 0; seed < 200; seed++) {
+            run_program(&run, sampler, &three, seed, STEPS_MAX);
+            EXPECT_EQ(run.length, 24);
+            expect_by_definition(&run, depth, steps, seed);
+        }
+        hdi_sampler_destroy(sampler);
+    }
+}
+
 /* At the first choice there is nobody to be interrupted, at the second there is. */
 TEST(pct_draws_its_places_from_the_first_to_the_last)
 {
