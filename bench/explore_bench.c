@@ -86,6 +86,7 @@ static int speed_program(void *arg)
     return 0;
 }
 
+/* An enumeration may have an end before the time has. */
 static int row_speed(void)
 {
     const double target = (double)ms * 1e6;
@@ -96,7 +97,7 @@ static int row_speed(void)
             explore(speed_program, NULL, speed_sampler, 1, schedules, NULL);
         const double took = now_ns() - start;
         MUST(result.failures == 0);
-        if (took < target) continue;
+        if (took < target && !result.exhausted) continue;
         printf("ns %.1f\ncount_steps %.1f\n", took / (double)result.schedules,
                (double)result.steps / (double)result.schedules);
         return 0;
