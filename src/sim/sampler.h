@@ -35,14 +35,18 @@ static inline uint32_t hdi_schedule_number(const struct hd_task *task)
     return (uint32_t)(task->id - 1);
 }
 
+/* Whether a step changes nothing. */
+static inline bool hdi_touch_looks(hd_touch_kind kind)
+{
+    return kind == HD_TOUCH_READ || kind == HD_TOUCH_LOAD;
+}
+
 /* Whether the steps may not be swapped: both touch one object, and not both only look; or nothing
  * is known of one of them. */
 static inline bool hdi_actors_depend(const struct hdi_actor *a, const struct hdi_actor *b)
 {
     if (a->kind == HD_TOUCH_ANY || b->kind == HD_TOUCH_ANY || !a->object || !b->object) return true;
-    const bool a_looks = a->kind == HD_TOUCH_READ || a->kind == HD_TOUCH_LOAD;
-    const bool b_looks = b->kind == HD_TOUCH_READ || b->kind == HD_TOUCH_LOAD;
-    return a->object == b->object && !(a_looks && b_looks);
+    return a->object == b->object && !(hdi_touch_looks(a->kind) && hdi_touch_looks(b->kind));
 }
 
 struct hdi_sampler;

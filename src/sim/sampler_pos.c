@@ -63,11 +63,12 @@ HDI_ALWAYS_INLINE void draw_again(struct sampler_pos *pos, struct hdi_schedule *
 {
     const struct hdi_actor *step = hdi_schedule_candidate(schedule, ready[taken], small);
     const void *object = step->object;
+    const bool looks = hdi_touch_looks(step->kind);
     if (!object) return;
     for (unsigned i = 0; i < count; i++) {
         struct hdi_actor *other = hdi_schedule_candidate(schedule, ready[i], small);
         if (other->object != object || other == step || other->yielded) continue;
-        if (hdi_actors_depend(step, other)) draw(pos, other);
+        if (!looks || !hdi_touch_looks(other->kind)) draw(pos, other);
     }
 }
 

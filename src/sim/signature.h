@@ -85,7 +85,7 @@ HDI_ALWAYS_INLINE void hdi_signature_step(struct hdi_signature *signature, uint3
     if (!object) {
         signature->barrier = hdi_signature_fold(signature->sum, who);
         signature->sum += signature->barrier;
-    } else if (actor->kind == HD_TOUCH_READ || actor->kind == HD_TOUCH_LOAD) {
+    } else if (hdi_touch_looks(actor->kind)) {
         const uint64_t look = hdi_signature_fold(object->chain, who);
         object->looks += look;
         signature->sum += look;
