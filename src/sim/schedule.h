@@ -126,7 +126,8 @@ HDI_ALWAYS_INLINE struct hdi_actor *hdi_schedule_candidate(struct hdi_schedule *
                                                            const struct hd_task *task, bool small)
 {
     if (!small) return hdi_schedule_find(schedule, task);
-    struct hdi_actor *actor = &schedule->actors.first.actors[task->id - 1];
+    /* The one before: so the 1 is part of the address, and is not subtracted. */
+    struct hdi_actor *actor = &schedule->actors.first.actors[task->id] - 1;
     HDI_ASSERT(actor->begun); /* SCHEDULE-3 */
     return actor;
 }
