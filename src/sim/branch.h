@@ -86,7 +86,8 @@ struct hdi_stage {
     uint32_t spent;    /* preemptions before this stage */
 };
 
-/* What is known of a task in the schedule under way, once its path is repeated. Stages are counted from 1, 0 is none. */
+/* What is known of a task in the schedule under way, once its path is repeated. Stages are counted
+ * from 1, 0 is none. */
 struct hdi_roster {
     uint32_t last;       /* it took */
     uint32_t own;        /* how many steps it took */

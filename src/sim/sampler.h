@@ -27,7 +27,6 @@
 struct hdi_schedule;
 
 struct hdi_actor *hdi_schedule_actor(struct hdi_schedule *schedule, const struct hd_task *task);
-uint32_t hdi_schedule_steps(const struct hdi_schedule *schedule);
 
 /* Its place in the order of spawns, from 0. */
 static inline uint32_t hdi_schedule_number(const struct hd_task *task)

@@ -17,11 +17,6 @@
 
 /* ---- actors ---- */
 
-uint32_t hdi_schedule_steps(const struct hdi_schedule *schedule)
-{
-    return schedule->steps;
-}
-
 static inline struct hdi_actor *begin_actor(struct hdi_schedule *schedule,
                                             const struct hd_task *task)
 {
@@ -260,8 +255,7 @@ static inline void forget_step(struct hdi_schedule *schedule)
     actor->site = NULL;
 }
 
-/* Whoever wants to know of each step hears of this one. Apart, since in most schedules nobody does:
- * so it takes no registers from the others. */
+/* Apart: in most schedules nobody wants to know, and it takes no registers from them. */
 static __attribute__((noinline)) void tell_step(struct hdi_schedule *schedule,
                                                 const struct hd_task *task,
                                                 const struct hdi_actor *actor)
@@ -314,8 +308,7 @@ HDI_ALWAYS_INLINE void leave_choice(struct hdi_schedule *schedule, struct hdi_wo
     size_t index = others; /* the task itself */
     if (hdi_likely(others > 0)) {
         bag->tasks[others] = task;
-        const int chosen =
-            choose(schedule, bag->tasks, (unsigned)others + 1, (int)others, careful);
+        const int chosen = choose(schedule, bag->tasks, (unsigned)others + 1, (int)others, careful);
         if (careful && chosen < 0) hdi_schedule_stop(worker);
         index = (unsigned)chosen;
     }
