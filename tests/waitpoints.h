@@ -28,7 +28,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "rt.h"
 #include "sched/runtime.h"
 #include "task/state.h"

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdnoreturn.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "ctx/stack.h"
 
 #define HDI_CONTEXT_JUMPS (!HDI_ASAN && !HDI_TSAN)

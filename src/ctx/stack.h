@@ -47,7 +47,7 @@
 
 #include "base/check.h"
 #include "base/list.h"
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "os/mutex.h"
 
 #define HDI_STACK_BYTES_MIN    (UINT32_C(16) << 10)

@@ -6,7 +6,7 @@
 
 #include <signal.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "sched/runtime.h"
 
 TEST_MAIN

@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 
 int (*hdi_sys_fault)(struct hd_runtime *runtime, const char *name);
 
@@ -73,9 +73,9 @@ static int live_connect(struct hd_runtime *runtime, int fd, const struct sockadd
     return err == -EINTR ? -EINPROGRESS : err; /* It goes on by itself. */
 }
 
-/* Those of the C library are points where threads can be cancelled, which costs two atomic operations
- * and about a hundred instructions in a process that has threads. Ours never wait. Sanitizers are
- * to see what is read and written. */
+/* Those of the C library are points where threads can be cancelled, which costs two atomic
+ * operations and about a hundred instructions in a process that has threads. Ours never wait.
+ * Sanitizers are to see what is read and written. */
 static ssize_t plain_recv(int fd, const struct iovec *part, int flags)
 {
 #if HDI_ASAN || HDI_TSAN

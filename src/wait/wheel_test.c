@@ -3,7 +3,7 @@
 
 #include "base/heap.h"
 #include "base/prng.h"
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "death.h"
 #include "wait/wheel.h"
 

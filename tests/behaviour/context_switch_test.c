@@ -12,7 +12,7 @@
 #include <stdarg.h>
 #include <unwind.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 
 TEST_MAIN
 

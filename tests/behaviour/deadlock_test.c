@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 
 TEST_MAIN
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "death.h"
 #include "pools.h"
 #include "proc.h"

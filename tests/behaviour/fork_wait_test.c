@@ -9,7 +9,7 @@
 
 #include "budgets.h"
 #include "caps.h"
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "pools.h"
 
 TEST_MAIN

@@ -5,7 +5,7 @@
  */
 #include "nurseries.h"
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "death.h"
 
 TEST_MAIN

@@ -7,7 +7,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "files.h"
 #include "nets.h"
 

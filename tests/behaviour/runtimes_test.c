@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 
 TEST_MAIN
 

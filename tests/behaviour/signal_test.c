@@ -5,7 +5,7 @@
 #include <dirent.h>
 #include <signal.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "death.h"
 #include "rt.h"
 

@@ -2,7 +2,7 @@
  *
  * The corpus: the explorer finds every bug, as what it is, and nothing in the fixed twins.
  */
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "test.h"
 
 #include "corpus.h"

@@ -5,7 +5,7 @@
  */
 #include <unistd.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "test.h"
 
 #include "corpus.h"

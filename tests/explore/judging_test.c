@@ -5,7 +5,7 @@
  */
 #include <sys/wait.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "rt.h"
 
 TEST_MAIN

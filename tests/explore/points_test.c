@@ -5,7 +5,7 @@
  */
 #include "rt.h"
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 
 TEST_MAIN
 

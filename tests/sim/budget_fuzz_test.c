@@ -4,7 +4,7 @@
  */
 #include "budget_tree.h"
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 
 TEST_MAIN
 

@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 
 /* ---- running a program ---- */
 

@@ -14,7 +14,7 @@
 #include <sys/personality.h>
 #include <time.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 
 enum { FIBERS = 4, RUNS = 20 };
 

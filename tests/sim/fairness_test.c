@@ -9,7 +9,7 @@
  */
 #include "test.h"
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "sched/runtime.h"
 
 enum { WORKERS_MAX = 4, PROBES_MAX = 12, SEEDS = HDI_TSAN ? 3 : 20 };

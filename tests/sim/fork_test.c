@@ -5,7 +5,7 @@
  */
 #include "forks.h"
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 
 TEST_MAIN
 

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "rt.h"
 
 TEST_MAIN

@@ -3,7 +3,7 @@
  * Supervised nurseries in virtual time: pauses, windows and jitter to the nanosecond; a cancel
  * at every step; and rules that hold whatever the children do.
  */
-#include "ctx/sanitizer.h"
+#include "base/sanitizer.h"
 #include "kids.h"
 #include "sched/runtime.h"
 

@@ -2,8 +2,8 @@
  *
  * sanitizer: which checking tools this build talks to. Each is 0 or 1.
  */
-#ifndef HDI_CTX_SANITIZER_H
-#define HDI_CTX_SANITIZER_H
+#ifndef HDI_BASE_SANITIZER_H
+#define HDI_BASE_SANITIZER_H
 
 #if defined(__SANITIZE_ADDRESS__)
 #define HDI_ASAN 1
