@@ -448,7 +448,7 @@ ROWS = [
                  "paced conns=64 bytes=64 rate=20000",
                  {LIBUV: 1.0, TOKIO: None, GO: None, RAW: None}, metric="ns_p99", turns=True),
     *server_rows("io: HTTP, server CPU", "hello, 64 connections", "http conns=64",
-                 {("nginx", "nginx"): 1.0, GO: 0.666, ("tokio", "hyper"): None}),
+                 {("nginx", "nginx"): 1.0, GO: 0.666, ("tokio", "hyper"): None}, turns=True),
     *server_rows("io: connections, server CPU", "connect and close", "connect conns=64",
                  {RAW: None, LIBUV: None, TOKIO: None, GO: None}, turns=True),
     *idle_rows(),

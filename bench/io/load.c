@@ -15,6 +15,7 @@
 #include "load.h"
 
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,9 +75,13 @@ static const char *const figures[] = {"ns", "ns_p50", "ns_p99", "per_s", "cpus"}
 
 struct side {
     const char *name;
-    struct fleet *fleet;
+    const struct server *server;
+    struct fleet *fleet; /* NULL: another program is the client */
     double turns[FIGURES][TURNS];
 };
+
+/* Measure once: one number for each of the figures; NAN: there is none. */
+typedef void turn_fn(struct side *side, double found[FIGURES]);
 
 static int compare_ns(const void *a, const void *b)
 {
@@ -90,19 +95,23 @@ static int compare_figures(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void take_turn(struct side *side, unsigned turn, client_window *window)
+static void in_window(struct side *side, double found[FIGURES], client_window *window)
 {
     const struct outcome o = window(side->fleet, (int64_t)params.ms * WINDOW * 1000000);
     errno = 0;
     if (o.done == 0 || o.count == 0) fail("nothing was answered");
     qsort(o.latencies, o.count, sizeof *o.latencies, compare_ns);
-    const double found[FIGURES] = {
-        (double)o.cpu_ns / (double)o.done,
-        (double)o.latencies[o.count / 2],
-        (double)o.latencies[o.count * 99 / 100],
-        (double)o.done * 1e9 / (double)o.wall_ns,
-        (double)o.cpu_ns / (double)o.wall_ns,
-    };
+    found[0] = (double)o.cpu_ns / (double)o.done;
+    found[1] = (double)o.latencies[o.count / 2];
+    found[2] = (double)o.latencies[o.count * 99 / 100];
+    found[3] = (double)o.done * 1e9 / (double)o.wall_ns;
+    found[4] = (double)o.cpu_ns / (double)o.wall_ns;
+}
+
+static void take_turn(struct side *side, unsigned turn, turn_fn *measure)
+{
+    double found[FIGURES];
+    measure(side, found);
     for (unsigned i = 0; i < FIGURES; i++) side->turns[i][turn] = found[i];
 }
 
@@ -110,6 +119,7 @@ static void report_side(struct side *side)
 {
     for (unsigned i = 0; i < FIGURES; i++) {
         char key[64];
+        if (isnan(side->turns[i][0])) continue;
         snprintf(key, sizeof key, "%s_%s", figures[i], side->name);
         qsort(side->turns[i], TURNS, sizeof(double), compare_figures);
         report(key, side->turns[i][TURNS / 2]);
@@ -117,53 +127,64 @@ static void report_side(struct side *side)
 }
 
 /* There and back again, so that each side is as often early as late. A server that is not there
- * has no figures; the others do. */
-static void by_turns(unsigned conns, client_window *window)
+ * has no figures; the others do. With `conns` connections of ours, if any. */
+static void by_turns(const char *what, unsigned conns, turn_fn *measure)
 {
     static struct side sides[SERVERS_MAX];
     unsigned count = 0;
     for (char *name; (name = strsep(&params.servers, ",")) != NULL;) {
         errno = 0;
         if (count == SERVERS_MAX) fail("too many servers");
-        const struct server *server = server_start(name, "echo");
+        const struct server *server = server_start(name, what);
         if (server == NULL) continue;
-        sides[count] = (struct side){.name = name, .fleet = client_new(server)};
-        client_open(sides[count++].fleet, conns);
+        struct side *side = &sides[count++];
+        *side = (struct side){.name = name, .server = server};
+        if (conns > 0) side->fleet = client_new(server);
+        if (conns > 0) client_open(side->fleet, conns);
     }
     if (count == 0) exit(LACKS_IT);
     for (unsigned turn = 0; turn < TURNS; turn++)
         for (unsigned i = 0; i < count; i++)
-            take_turn(&sides[turn % 2 == 0 ? i : count - 1 - i], turn, window);
+            take_turn(&sides[turn % 2 == 0 ? i : count - 1 - i], turn, measure);
     for (unsigned i = 0; i < count; i++) report_side(&sides[i]);
 }
 
 /* ---- the rows ---- */
 
+static void echo_turn(struct side *side, double found[FIGURES])
+{
+    in_window(side, found, client_closed_loop);
+}
+
 static void row_echo(void)
 {
-    by_turns(params.conns, client_closed_loop);
+    by_turns("echo", params.conns, echo_turn);
+}
+
+static void paced_turn(struct side *side, double found[FIGURES])
+{
+    in_window(side, found, client_paced);
 }
 
 static void row_paced(void)
 {
-    by_turns(params.conns, client_paced);
+    by_turns("echo", params.conns, paced_turn);
+}
+
+static void connect_turn(struct side *side, double found[FIGURES])
+{
+    in_window(side, found, client_connects);
 }
 
 static void row_connect(void)
 {
-    by_turns(1, client_connects);
-}
-
-static struct server *start_one(const char *what)
-{
-    struct server *server = server_start(params.servers, what);
-    if (server == NULL) exit(LACKS_IT);
-    return server;
+    by_turns("echo", 1, connect_turn);
 }
 
 static void row_idle(void)
 {
-    const struct server *server = start_one("echo");
+    const struct server *server = server_start(params.servers, "echo");
+    if (server == NULL) exit(LACKS_IT);
     struct fleet *fleet = client_new(server);
     client_open(fleet, IDLE_BEFORE);
     const int64_t before = server_resident_bytes(server);
@@ -172,24 +193,29 @@ static void row_idle(void)
 }
 
 /* By wrk, whose windows are whole seconds. */
-static void row_http(void)
+static void http_turn(struct side *side, double found[FIGURES])
 {
-    const struct server *server = start_one("http");
     char conns[16], url[64], output[4096];
     snprintf(conns, sizeof conns, "-c%u", params.conns);
-    snprintf(url, sizeof url, "http://127.0.0.1:%u/", server_port(server));
-    char *const wrk[] = {"wrk", "-t1", conns, "-d1s", "--latency", url, NULL};
-    const int64_t cpu = server_cpu_ns(server);
+    snprintf(url, sizeof url, "http://127.0.0.1:%u/", server_port(side->server));
+    char *const wrk[] = {"wrk", "-t1", conns, "-d1s", url, NULL};
+    const int64_t cpu = server_cpu_ns(side->server);
     run_client(wrk, output, sizeof output);
-    const double used = (double)(server_cpu_ns(server) - cpu);
+    const double used = (double)(server_cpu_ns(side->server) - cpu);
 
     const char *total = strstr(output, " requests in "), *rate = strstr(output, "Requests/sec:");
     errno = 0;
     if (total == NULL || rate == NULL) fail("wrk did not say how many requests it made");
     if (strstr(output, "Non-2xx") || strstr(output, "Socket errors")) fail("wrk had errors");
     while (total > output && total[-1] != ' ' && total[-1] != '\n') total--;
-    report("ns", used / strtod(total, NULL));
-    report("per_s", strtod(rate + strlen("Requests/sec:"), NULL));
+    for (unsigned i = 0; i < FIGURES; i++) found[i] = NAN;
+    found[0] = used / strtod(total, NULL);
+    found[3] = strtod(rate + strlen("Requests/sec:"), NULL);
+}
+
+static void row_http(void)
+{
+    by_turns("http", 0, http_turn);
 }
 
 static const struct {
@@ -205,9 +231,9 @@ static const struct {
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: io_load echo|paced|connect server=NAME[,NAME]... [conns=N] [bytes=N] "
-                    "[rate=N] [ms=N]\n"
-                    "       io_load idle|http server=NAME [conns=N] [ms=N]\n");
+    fprintf(stderr, "usage: io_load echo|paced|connect|http server=NAME[,NAME]... [conns=N] "
+                    "[bytes=N] [rate=N] [ms=N]\n"
+                    "       io_load idle server=NAME [conns=N]\n");
     return 2;
 }
 
