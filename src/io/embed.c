@@ -13,7 +13,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "io/lane.h"
+#include "io/epoll.h"
 #include "os/event.h"
 #include "sched/find.h"
 
@@ -160,9 +160,12 @@ int hdi_embedded_start(struct hd_dispatcher *dispatcher)
     int err = 0;
     struct hdi_lane *lane = hdi_lane_here(runtime, &err);
     if (!lane) return err;
-    runtime->embed.fd = hdi_epoll_fd(lane);
+    struct hdi_epoll *set = hdi_epoll_of(lane);
+    runtime->embed.fd = set->fd;
     runtime->embed.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    err = runtime->embed.timer < 0 ? -errno : hdi_epoll_add(lane, runtime->embed.timer);
+    /* Level-triggered: until the timer is set anew. */
+    err = runtime->embed.timer < 0 ? -errno
+                                   : hdi_epoll_add(set, runtime->embed.timer, EPOLLIN, (hd_io){0});
     if (err) {
         if (runtime->embed.timer >= 0) close(runtime->embed.timer);
         hdi_io_end(runtime);

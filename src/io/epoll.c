@@ -1,84 +1,71 @@
 /* SPDX-License-Identifier: MIT
  *
- * epoll: a lane by epoll: each source is added once, edge-triggered, for both directions.
+ * epoll: sets, and a lane by one: each source is added once, edge-triggered, for both directions.
  */
+#include "io/epoll.h"
+
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "io/lane.h"
 #include "os/clock.h"
 
-enum { EVENTS_MAX = 256 };
+/* ---- a set ---- */
 
-struct epoll_lane {
-    struct hdi_lane lane; /* first */
-    int fd;
-    int fetched; /* by sleep(), and not told yet */
-    struct epoll_event events[EVENTS_MAX];
-};
-
-static void epoll_destroy(struct hdi_lane *lane)
+int hdi_epoll_open(struct hdi_epoll *set)
 {
-    close(((struct epoll_lane *)lane)->fd);
-    free(lane);
+    set->fetched = 0;
+    set->fd = epoll_create1(EPOLL_CLOEXEC);
+    return set->fd < 0 ? -errno : 0;
 }
 
-static int add(int epoll_fd, int fd, uint32_t events, uint64_t handle)
+void hdi_epoll_close(struct hdi_epoll *set)
 {
-    struct epoll_event event = {.events = events, .data.u64 = handle};
-    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+    close(set->fd);
 }
 
-/* The event is the one with no handle. */
-static struct hdi_lane *epoll_create_lane(int event, int *err)
+int hdi_epoll_add(struct hdi_epoll *set, int fd, uint32_t events, hd_io handle)
 {
-    struct epoll_lane *lane = calloc(1, sizeof(*lane));
-    if (!lane) {
-        *err = -ENOMEM;
-        return NULL;
-    }
-    lane->lane.kind = &hdi_lane_epoll;
-    lane->fd = epoll_create1(EPOLL_CLOEXEC);
-    *err = lane->fd < 0 ? -errno : add(lane->fd, event, EPOLLIN, 0);
-    if (*err == 0) return &lane->lane;
-    if (lane->fd >= 0) close(lane->fd);
-    free(lane);
-    return NULL;
-}
-
-static int epoll_watch(struct hdi_lane *lane, struct hdi_source *source)
-{
-    return add(((struct epoll_lane *)lane)->fd, source->fd,
-               EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, hdi_source_handle(source).private_);
+    struct epoll_event event = {.events = events, .data.u64 = handle.private_};
+    return epoll_ctl(set->fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
 /* A descriptor that is only ours leaves by being closed, if that is now: nobody becomes a user any
  * more. */
-static void epoll_unwatch(struct hdi_lane *lane, struct hdi_source *source)
+void hdi_epoll_leave(struct hdi_epoll *set, struct hdi_source *source)
 {
     hdi_lock_take(&source->in.waitable.lock);
     const bool ours = !hdi_load_relaxed(&source->shared) && !source->borrowed;
     const bool closes = ours && source->users == 1;
     hdi_lock_give(&source->in.waitable.lock);
-    if (closes) return;
-    (void)epoll_ctl(((struct epoll_lane *)lane)->fd, EPOLL_CTL_DEL, source->fd, NULL);
+    if (!closes) (void)epoll_ctl(set->fd, EPOLL_CTL_DEL, source->fd, NULL);
 }
 
-int hdi_epoll_fd(const struct hdi_lane *lane)
+/* For so long, in milliseconds, on kernels without epoll_pwait2(): rather a little late. */
+static int rounded_up_ms(int64_t ns)
 {
-    return ((const struct epoll_lane *)lane)->fd;
+    const int64_t ms = ns / 1000000 + (ns % 1000000 > 0);
+    return ms < INT32_MAX ? (int)ms : INT32_MAX;
 }
 
-/* Level-triggered: until the timer is set anew. */
-int hdi_epoll_add(struct hdi_lane *lane, int fd)
+static int wait_until(struct hdi_epoll *set, int64_t deadline_ns)
 {
-    return add(((struct epoll_lane *)lane)->fd, fd, EPOLLIN, 0);
+    if (deadline_ns == INT64_MAX) return epoll_wait(set->fd, set->events, HDI_EPOLL_MAX, -1);
+    const int64_t left_ns = deadline_ns - hdi_clock_now();
+    if (left_ns <= 0) return epoll_wait(set->fd, set->events, HDI_EPOLL_MAX, 0);
+    const struct timespec left = {.tv_sec = left_ns / 1000000000, .tv_nsec = left_ns % 1000000000};
+    const int count = epoll_pwait2(set->fd, set->events, HDI_EPOLL_MAX, &left, NULL);
+    if (count >= 0 || errno != ENOSYS) return count;
+    return epoll_wait(set->fd, set->events, HDI_EPOLL_MAX, rounded_up_ms(left_ns));
 }
 
-/* ---- news ---- */
+void hdi_epoll_sleep(struct hdi_epoll *set, int64_t deadline_ns)
+{
+    HDI_ASSERT(set->fetched == 0);
+    const int count = wait_until(set, deadline_ns);
+    set->fetched = count > 0 ? count : 0;
+}
 
 static unsigned ready_of(uint32_t events)
 {
@@ -89,64 +76,99 @@ static unsigned ready_of(uint32_t events)
     return ready;
 }
 
-static void tell(struct hdi_lane *lane, const struct epoll_event *events, int count,
-                 struct hdi_wakeups *wakeups)
+static bool tell(const struct epoll_event *events, int count, struct hdi_wakeups *wakeups)
 {
+    bool called = false;
     for (int i = 0; i < count; i++) {
         const hd_io handle = {events[i].data.u64};
         if (handle.private_ == 0) {
-            hdi_lane_called(lane);
+            called = true;
             continue;
         }
         struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */
         if (source) hdi_source_ready(source, handle, ready_of(events[i].events), wakeups);
     }
+    return called;
 }
 
-/* For so long, in milliseconds, on kernels without epoll_pwait2(): rather a little late. */
-static int rounded_up_ms(int64_t ns)
+bool hdi_epoll_tell(struct hdi_epoll *set, bool look, struct hdi_wakeups *wakeups)
 {
-    const int64_t ms = ns / 1000000 + (ns % 1000000 > 0);
-    return ms < INT32_MAX ? (int)ms : INT32_MAX;
-}
-
-static int wait_until(struct epoll_lane *lane, int64_t deadline_ns)
-{
-    if (deadline_ns == INT64_MAX) return epoll_wait(lane->fd, lane->events, EVENTS_MAX, -1);
-    const int64_t left_ns = deadline_ns - hdi_clock_now();
-    if (left_ns <= 0) return epoll_wait(lane->fd, lane->events, EVENTS_MAX, 0);
-    const struct timespec left = {.tv_sec = left_ns / 1000000000, .tv_nsec = left_ns % 1000000000};
-    const int count = epoll_pwait2(lane->fd, lane->events, EVENTS_MAX, &left, NULL);
-    if (count >= 0 || errno != ENOSYS) return count;
-    return epoll_wait(lane->fd, lane->events, EVENTS_MAX, rounded_up_ms(left_ns));
-}
-
-static void epoll_sleep(struct hdi_lane *base, int64_t deadline_ns)
-{
-    struct epoll_lane *lane = (struct epoll_lane *)base;
-    HDI_ASSERT(lane->fetched == 0);
-    const int count = wait_until(lane, deadline_ns);
-    lane->fetched = count > 0 ? count : 0;
-}
-
-static void epoll_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wakeups)
-{
-    struct epoll_lane *lane = (struct epoll_lane *)base;
-    if (lane->fetched == 0 && look) {
-        const int count = epoll_wait(lane->fd, lane->events, EVENTS_MAX, 0);
-        lane->fetched = count > 0 ? count : 0;
+    if (set->fetched == 0 && look) {
+        const int count = epoll_wait(set->fd, set->events, HDI_EPOLL_MAX, 0);
+        set->fetched = count > 0 ? count : 0;
     }
-    const int count = lane->fetched;
-    lane->fetched = 0;
-    tell(base, lane->events, count, wakeups);
+    const int count = set->fetched;
+    set->fetched = 0;
+    return tell(set->events, count, wakeups);
 }
 
-static void epoll_stand_in(struct hdi_lane *base, bool stuck, struct hdi_wakeups *wakeups)
+bool hdi_epoll_stand_in(struct hdi_epoll *set, struct hdi_wakeups *wakeups)
+{
+    struct epoll_event events[64]; /* The set's own are its worker's. */
+    return tell(events, epoll_wait(set->fd, events, 64, 0), wakeups);
+}
+
+/* ---- a lane of nothing else ---- */
+
+struct epoll_lane {
+    struct hdi_lane lane; /* first */
+    struct hdi_epoll set;
+};
+
+struct hdi_epoll *hdi_epoll_of(struct hdi_lane *lane)
+{
+    return &((struct epoll_lane *)lane)->set;
+}
+
+static void epoll_destroy(struct hdi_lane *lane)
+{
+    hdi_epoll_close(hdi_epoll_of(lane));
+    free(lane);
+}
+
+static struct hdi_lane *epoll_create_lane(int event, int *err)
+{
+    struct epoll_lane *lane = calloc(1, sizeof(*lane));
+    if (!lane) {
+        *err = -ENOMEM;
+        return NULL;
+    }
+    lane->lane.kind = &hdi_lane_epoll;
+    *err = hdi_epoll_open(&lane->set);
+    if (*err == 0) {
+        *err = hdi_epoll_add(&lane->set, event, EPOLLIN, (hd_io){0});
+        if (*err == 0) return &lane->lane;
+        hdi_epoll_close(&lane->set);
+    }
+    free(lane);
+    return NULL;
+}
+
+static int epoll_watch(struct hdi_lane *lane, struct hdi_source *source)
+{
+    return hdi_epoll_add(hdi_epoll_of(lane), source->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                         hdi_source_handle(source));
+}
+
+static void epoll_unwatch(struct hdi_lane *lane, struct hdi_source *source)
+{
+    hdi_epoll_leave(hdi_epoll_of(lane), source);
+}
+
+static void epoll_sleep(struct hdi_lane *lane, int64_t deadline_ns)
+{
+    hdi_epoll_sleep(hdi_epoll_of(lane), deadline_ns);
+}
+
+static void epoll_poll(struct hdi_lane *lane, bool look, struct hdi_wakeups *wakeups)
+{
+    if (hdi_epoll_tell(hdi_epoll_of(lane), look, wakeups)) hdi_lane_called(lane);
+}
+
+static void epoll_stand_in(struct hdi_lane *lane, bool stuck, struct hdi_wakeups *wakeups)
 {
     (void)stuck;
-    struct epoll_event events[64]; /* The lane's own are its worker's. */
-    const int count = epoll_wait(((struct epoll_lane *)base)->fd, events, 64, 0);
-    tell(base, events, count, wakeups);
+    if (hdi_epoll_stand_in(hdi_epoll_of(lane), wakeups)) hdi_lane_called(lane);
 }
 
 const struct hdi_lane_kind hdi_lane_epoll = {

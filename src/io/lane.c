@@ -195,7 +195,7 @@ static int nothing_ahead(struct hdi_source *source)
  * the other it may be chosen this moment. */
 static struct hdi_lane *lane_ahead(const struct hdi_source *source)
 {
-    if (!source->in.armed && !hdi_source_has(source)) return NULL;
+    if (!(source->in.armed && source->ahead) && !hdi_source_has(source)) return NULL;
     struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
     return lane && lane->kind->receive ? lane : NULL;
 }

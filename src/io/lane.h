@@ -97,10 +97,6 @@ void hdi_flight_land(struct hdi_flight *flight, int result, struct hdi_wakeups *
 /* The lane's event was raised: for its worker, whoever hears it. */
 void hdi_lane_called(struct hdi_lane *lane);
 
-/* epoll.c: its descriptor; and another one that wakes it, and means nothing else. */
-int hdi_epoll_fd(const struct hdi_lane *lane);
-int hdi_epoll_add(struct hdi_lane *lane, int fd);
-
 /* The lane of the calling worker, or the first worker's; made if there is none. Returns NULL, and
  * *err. */
 struct hdi_lane *hdi_lane_here(struct hd_runtime *runtime, int *err);

@@ -125,7 +125,7 @@ int hdi_source_adopt(struct hd_runtime *runtime, int fd, enum hdi_source_kind ki
     source->kind = kind;
     hdi_store_relaxed(&source->is_file, kind == HDI_SOURCE_FILE); /* Under a lock it is exact. */
     source->borrowed = source->gentle = source->delayed = source->fast = false;
-    source->bulky = source->ahead = false;
+    source->bulky = source->ahead = source->collected = false;
     hdi_store_relaxed(&source->shared, false); /* Under a lock, as the next two. */
     hdi_store_relaxed(&source->direct, false);
     hdi_store_relaxed(&source->reset, false);

@@ -79,6 +79,7 @@ struct hdi_source {
     bool fast;                         /* TCP: the kernel may receive, or accept, ahead (uring.c) */
     bool bulky;                        /* in.lock: more comes at once than that is good for */
     bool ahead;                        /* in.lock: `armed` means that it does so */
+    bool collected;                    /* in.lock: or that it is in a set (io/epoll.h) */
     bool stopping;                     /* in.lock, as all up to `users`: it shall no more */
     uint16_t held_first, held_last, held; /* buffers of the lane, of what was received ahead */
     int *accepted;                     /* listener: accepted ahead; [accepted_room] */

@@ -9,8 +9,10 @@
  *   connection   multishot receive: the kernel puts what comes into a buffer of the lane, which is
  *                linked to the source until it was read. One that leaves HELD_MAX buffers unread is
  *                told to stop, and, like one that finds no buffer, is read by system calls until it
- *                has to wait again: no peer can take more of the lane's memory than that. One that
- *                fills a buffer is read by system calls from then on, without the copy.
+ *                has to wait again: no peer can take more of the lane's memory than that.
+ *   bulky one    one that has filled a buffer: in an epoll from then on, and read by system calls,
+ *                without the copy. A poll by the ring costs more there: what it has to tell is
+ *                dealt with at the end of every system call, one by one.
  *   listener     multishot accept, which stops at ACCEPTED_MAX that nobody took
  *   files        one call of the kernel each, with the caller's memory (struct hdi_flight)
  *   all others   multishot poll, of each side by itself; then system calls, as with epoll.
@@ -29,6 +31,8 @@
  *   URING-4  Completions are told in their order: who takes some holds `telling`, outside all other
  *            locks, until they are told. The worker, or the monitor in its place.
  *
+ * A lane that has seen a bulky connection sleeps in the epoll, in which the ring is, too.
+ *
  * The kernel interrupts no worker (COOP_TASKRUN): it does its part when the worker enters it, or
  * with the next tick of the clock; the ring's flags say that it has something to do.
  */
@@ -44,6 +48,7 @@
 #include <unistd.h>
 
 #include "io/accepted.h"
+#include "io/epoll.h"
 #include "io/outbox.h"
 #include "os/clock.h"
 #include "os/memory.h"
@@ -82,6 +87,8 @@ struct uring_lane {
     struct io_uring_buf_ring *free; /* lock */
     char *memory;
     struct hdi_outbox outbox;
+    struct hdi_epoll bulky;
+    _Atomic(bool) collects; /* the ring is in there; lock writes it, once */
     /* For each buffer of the outbox, out.lock: the kernel reads it when it is handed over. */
     struct __kernel_timespec linger_until[HDI_OUTBOX_BUFFERS];
     /* Of a buffer that is linked to a source: the next, and the part that was not read yet; under
@@ -220,11 +227,42 @@ static ssize_t uring_receive(struct hdi_lane *base, struct hdi_source *source,
 
 /* ---- asking ---- */
 
+/* The worker sleeps in the set from now on. Context: lock. Returns false if there is no memory. */
+static bool can_collect(struct uring_lane *lane)
+{
+    if (hdi_load_relaxed(&lane->collects)) return true; /* Only we write it. */
+    if (hdi_epoll_add(&lane->bulky, lane->ring.ring_fd, EPOLLIN, (hd_io){0}) != 0) return false;
+    hdi_store_release(&lane->collects, true); /* B */
+    told(lane);
+    return true;
+}
+
+static bool collects(struct uring_lane *lane)
+{
+    return hdi_load_acquire(&lane->collects); /* B */
+}
+
+/* Put a connection into the set. Context: in.lock. Returns as above. */
+static bool collect(struct uring_lane *lane, struct hdi_source *source)
+{
+    hdi_lock_take(&lane->lock);
+    const bool can = can_collect(lane);
+    hdi_lock_give(&lane->lock);
+    source->collected = can && hdi_epoll_add(&lane->bulky, source->fd,
+                                             EPOLLIN | EPOLLRDHUP | EPOLLET,
+                                             hdi_source_handle(source)) == 0;
+    return source->collected;
+}
+
 static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hdi_side *side)
 {
     struct uring_lane *lane = (struct uring_lane *)base;
     const hd_io handle = hdi_source_handle(source);
     const bool in = side == &source->in;
+    if (in && source->bulky && collect(lane, source)) {
+        source->ahead = false;
+        return 0;
+    }
     const bool ahead = in && source->fast && !source->bulky;
     if (in) source->ahead = ahead;
     hdi_lock_take(&lane->lock);
@@ -279,16 +317,18 @@ static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
     handle.private_ -= UINT64_C(1) << 32;
     while (source->held > 0) unlink_buffer(lane, source); /* Nobody else knows them, */
     hdi_accepted_refuse(source);                          /* or these. */
-    if (!source->in.armed && !source->out.armed) return;
+    if (source->collected) hdi_epoll_leave(&lane->bulky, source);
+    const bool in = source->in.armed && !source->collected;
+    if (!in && !source->out.armed) return;
     const bool own = lane->lane.worker == hdi_worker_self();
     hdi_lock_take(&lane->lock);
-    if (own && source->in.armed) cancel(lane, in_name(source, handle));
+    if (own && in) cancel(lane, in_name(source, handle));
     if (own && source->out.armed) cancel(lane, name_of(handle, TAG_OUT));
     const unsigned tail = publish(lane);
     const bool seen = left_of(lane, tail) <= tail - source->asked_at;
     hdi_lock_give(&lane->lock);
     if (own || !seen) enter(lane, tail); /* URING-2 */
-    if (!own && source->in.armed) cancel_now(lane, in_name(source, handle));
+    if (!own && in) cancel_now(lane, in_name(source, handle));
     if (!own && source->out.armed) cancel_now(lane, name_of(handle, TAG_OUT));
     /* What is cancelled lets go of the socket when the lane's worker next enters the kernel: too
      * late for the peer, who is to learn of the end, or for who listens at the same place next. If
@@ -538,9 +578,9 @@ static void uring_carry_out(struct hdi_lane *base, struct hdi_wakeups *wakeups)
     hdi_lock_give(&lane->telling);
 }
 
-static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wakeups)
+/* Tell what the ring has to say. */
+static void hear(struct uring_lane *lane, bool look, struct hdi_wakeups *wakeups)
 {
-    struct uring_lane *lane = (struct uring_lane *)base;
     if (look) {
         hdi_lock_take(&lane->lock);
         const unsigned tail = publish(lane);
@@ -553,11 +593,20 @@ static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wak
     hdi_lock_give(&lane->telling);
 }
 
+static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wakeups)
+{
+    struct uring_lane *lane = (struct uring_lane *)base;
+    if (collects(lane)) (void)hdi_epoll_tell(&lane->bulky, look, wakeups);
+    hear(lane, look, wakeups);
+}
+
 /* What is handed over by another thread is that thread's from then on, and the kernel will wake it
  * for each completion: only if the worker does not come to it itself. */
 static void uring_stand_in(struct hdi_lane *base, bool stuck, struct hdi_wakeups *wakeups)
 {
-    uring_poll(base, stuck, wakeups);
+    struct uring_lane *lane = (struct uring_lane *)base;
+    if (collects(lane)) (void)hdi_epoll_stand_in(&lane->bulky, wakeups);
+    hear(lane, stuck, wakeups);
 }
 
 static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
@@ -566,6 +615,11 @@ static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
     hdi_lock_take(&lane->lock);
     const unsigned tail = publish(lane);
     hdi_lock_give(&lane->lock);
+    if (collects(lane)) {
+        if (left_of(lane, tail) > 0 || is_called(lane)) enter(lane, tail);
+        if (!has_news(lane)) hdi_epoll_sleep(&lane->bulky, deadline_ns);
+        return;
+    }
     struct __kernel_timespec left = {0};
     struct io_uring_getevents_arg arg = {0};
     if (deadline_ns != INT64_MAX) {
@@ -593,6 +647,7 @@ static void uring_destroy(struct hdi_lane *base)
 {
     struct uring_lane *lane = (struct uring_lane *)base;
     if (hdi_outbox_lingers(base)) cancel_all(lane);
+    if (lane->bulky.fd >= 0) hdi_epoll_close(&lane->bulky);
     io_uring_queue_exit(&lane->ring);
     hdi_outbox_fini(&lane->outbox);
     if (lane->free) hdi_memory_unmap(lane->free, BUFFERS * sizeof(struct io_uring_buf));
@@ -650,7 +705,9 @@ static struct hdi_lane *uring_create(int event, int *err)
         free(lane);
         return NULL;
     }
+    lane->bulky.fd = -1;
     *err = is_new_enough(lane) ? set_up_buffers(lane) : -ENOSYS;
+    if (!*err) *err = hdi_epoll_open(&lane->bulky);
     if (!*err) *err = hdi_outbox_init(&lane->outbox);
     if (*err) {
         uring_destroy(&lane->lane);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * epoll: a set of descriptors that the kernel tells of: all of a lane's, or, beside a ring, those
+ * that carry much (io/uring.c).
+ *
+ * Its worker sleeps in it, and tells what that brought; another thread may look in its place.
+ */
+#ifndef HDI_IO_EPOLL_H
+#define HDI_IO_EPOLL_H
+
+#include <sys/epoll.h>
+
+#include "io/lane.h"
+
+enum { HDI_EPOLL_MAX = 256 };
+
+struct hdi_epoll {
+    int fd;
+    int fetched; /* its worker's, as the next: by hdi_epoll_sleep(), and not told yet */
+    struct epoll_event events[HDI_EPOLL_MAX];
+};
+
+/* Returns: 0, -EMFILE, -ENFILE, -ENOMEM. */
+int hdi_epoll_open(struct hdi_epoll *set);
+void hdi_epoll_close(struct hdi_epoll *set);
+
+/* Handle 0: of no source, but a call. Returns: 0, -ENOMEM, -ENOSPC. */
+int hdi_epoll_add(struct hdi_epoll *set, int fd, uint32_t events, hd_io handle);
+
+/* Its handle is closed. Context: no lock. */
+void hdi_epoll_leave(struct hdi_epoll *set, struct hdi_source *source);
+
+/* Context: its worker. */
+void hdi_epoll_sleep(struct hdi_epoll *set, int64_t deadline_ns);
+
+/* Tell what that brought, or, if it was nothing and `look`, what there is. Context: its worker, no
+ * lock. Returns whether it was called. */
+bool hdi_epoll_tell(struct hdi_epoll *set, bool look, struct hdi_wakeups *wakeups);
+
+/* Tell what there is. Context: any thread, no lock. Returns as above. */
+bool hdi_epoll_stand_in(struct hdi_epoll *set, struct hdi_wakeups *wakeups);
+
+/* The set of a lane by epoll. */
+struct hdi_epoll *hdi_epoll_of(struct hdi_lane *lane);
+
+#endif
