@@ -145,15 +145,15 @@ static int clear_way(struct hdi_source *source)
 ssize_t hdi_lane_send(struct hdi_source *source, const struct iovec *parts, int count,
                       size_t bytes)
 {
-    struct hdi_outbox *outbox = outbox_here(source);
     if (source->shut_after) return -EPIPE;
     const size_t used = source->sending == HDI_UNSENT_QUEUED ? source->unsent_end : 0;
-    const bool likely = outbox && !source->full && !hdi_load_relaxed(&source->direct);
-    const bool fits = likely && bytes > 0 && bytes <= HDI_OUTBOX_BYTES - used;
-    if (used == 0 || !fits) {
+    const bool little = bytes > 0 && bytes <= HDI_OUTBOX_BYTES - used;
+    const bool likely = little && !source->full && !hdi_load_relaxed(&source->direct);
+    struct hdi_outbox *outbox = likely ? outbox_here(source) : NULL;
+    if (used == 0 || !outbox) {
         const int err = clear_way(source);
         if (err) return err;
-        if (!fits || !take_buffer(outbox, source)) return -ENODATA;
+        if (!outbox || !take_buffer(outbox, source)) return -ENODATA;
         source->unsent_start = source->unsent_end = 0;
         source->sending = HDI_UNSENT_QUEUED;
     }

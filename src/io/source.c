@@ -2,7 +2,7 @@
  *
  * source: the table of handles, and waiting on one. The protocol is in source.h.
  */
-#include "io/source.h"
+#include "io/do.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -403,8 +403,7 @@ const struct hdi_op hdi_op_writable = {
     .host = host,
 };
 
-/* Context: the side's lock, which is given back. */
-static int wait_for(struct hdi_source *source, struct hdi_side *side, hd_io io, int64_t deadline)
+int hdi_source_wait(struct hdi_source *source, struct hdi_side *side, hd_io io, int64_t deadline)
 {
     const bool out = side == &source->out;
     const int err = hdi_side_watch(source, side);
@@ -417,44 +416,8 @@ static int wait_for(struct hdi_source *source, struct hdi_side *side, hd_io io, 
     return hdi_wait_locked(out ? &hdi_op_writable : &hdi_op_readable, &c, deadline);
 }
 
-/* SRC-2: others are read by messages, lines or events, of which more may lie behind the first. */
-static bool is_plain(const struct hdi_source *source)
-{
-    return source->fast || (source->kind == HDI_SOURCE_PIPE && !hdi_load_relaxed(&source->shared));
-}
-
 ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t all,
                       int64_t deadline)
 {
-    const bool now = deadline == HD_NOW;
-    bool waited = false;
-    int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_SYSCALL, NULL);
-    if (err) return err;
-    struct hdi_source *source = hdi_source_of(io);
-    if (!source) {
-        if (io.private_) hdi_stale("handle of a descriptor");
-        return -EBADF;
-    }
-    struct hdi_side *side = out ? &source->out : &source->in;
-    for (;;) {
-        hdi_lock_take(&side->waitable.lock);
-        if (!hdi_source_is(source, io)) {
-            hdi_lock_give(&side->waitable.lock);
-            return waited ? -ECANCELED : -EBADF; /* It was closed after the wait, or before all. */
-        }
-        const ssize_t n = side->ready || now ? try_it(source, arg) : -EAGAIN;
-        const bool less = n > 0 && (size_t)n < all && is_plain(source) && !side->hung; /* SRC-2 */
-        side->ready = n != -EAGAIN && !less;
-        if (n != -EAGAIN || now) {
-            hdi_lock_give(&side->waitable.lock);
-            return n;
-        }
-        if (HDI_MUTANT(source_queue_late)) {
-            hdi_lock_give(&side->waitable.lock);
-            hdi_lock_take(&side->waitable.lock);
-        }
-        err = wait_for(source, side, io, deadline);
-        if (err) return err;
-        waited = true;
-    }
+    return hdi_source_do_at(hdi_source_of(io), io, out, try_it, arg, all, deadline);
 }

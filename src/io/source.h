@@ -163,6 +163,9 @@ typedef ssize_t hdi_try_fn(struct hdi_source *source, void *arg);
 ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t all,
                       int64_t deadline);
 
+/* Wait for a side, whose lock is held, and is given back. Returns: 0: it may be ready; -errno. */
+int hdi_source_wait(struct hdi_source *source, struct hdi_side *side, hd_io io, int64_t deadline);
+
 /* The descriptor became ready for HDI_READY_*. Tasks that waited are put into *wakeups. Context:
  * no lock held. `handle` says which generation is meant. */
 void hdi_source_ready(struct hdi_source *source, hd_io handle, unsigned ready,

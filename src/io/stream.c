@@ -8,8 +8,8 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include "io/do.h"
 #include "io/file.h"
-#include "io/source.h"
 
 /* ---- reading and writing ---- */
 
@@ -46,14 +46,14 @@ static ssize_t ask_first(struct hdi_source *source, unsigned bit)
     return (unsigned)ready & bit ? 0 : -EAGAIN;
 }
 
-static ssize_t receive(struct hdi_source *source, const struct parts *to)
+HDI_ALWAYS_INLINE ssize_t receive(struct hdi_source *source, const struct parts *to)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)to->parts,
                              .msg_iovlen = (size_t)to->count};
     return hdi_sys(source->runtime, recvmsg, source->fd, &message, 0);
 }
 
-static ssize_t send_parts(struct hdi_source *source, const struct parts *from)
+HDI_ALWAYS_INLINE ssize_t send_parts(struct hdi_source *source, const struct parts *from)
 {
     const struct msghdr message = {.msg_iov = (struct iovec *)from->parts,
                                    .msg_iovlen = (size_t)from->count};
@@ -61,7 +61,7 @@ static ssize_t send_parts(struct hdi_source *source, const struct parts *from)
 }
 
 /* From the lane, if it receives ahead. */
-static ssize_t read_fast(struct hdi_source *source, const struct parts *to)
+HDI_ALWAYS_INLINE ssize_t read_fast(struct hdi_source *source, const struct parts *to)
 {
     ssize_t n = hdi_lane_receive(source, to->parts, to->count);
     if (n == -ENODATA) n = receive(source, to);
@@ -74,7 +74,7 @@ static ssize_t read_fast(struct hdi_source *source, const struct parts *to)
 }
 
 /* To the lane's outbox, if it may be sent later. */
-static ssize_t write_fast(struct hdi_source *source, const struct parts *from)
+HDI_ALWAYS_INLINE ssize_t write_fast(struct hdi_source *source, const struct parts *from)
 {
     const size_t bytes = sum(from->parts, from->count);
     ssize_t n = hdi_lane_send(source, from->parts, from->count, bytes);
@@ -84,7 +84,7 @@ static ssize_t write_fast(struct hdi_source *source, const struct parts *from)
     return n;
 }
 
-static ssize_t try_read(struct hdi_source *source, void *arg)
+HDI_ALWAYS_INLINE ssize_t try_read(struct hdi_source *source, void *arg)
 {
     const struct parts *to = arg;
     if (source->kind == HDI_SOURCE_LISTENER) return -ENOTCONN;
@@ -107,7 +107,7 @@ static ssize_t write_little(struct hdi_source *source, const struct parts *from)
     return hdi_sys(source->runtime, writev, source->fd, &little, 1);
 }
 
-static ssize_t try_write(struct hdi_source *source, void *arg)
+HDI_ALWAYS_INLINE ssize_t try_write(struct hdi_source *source, void *arg)
 {
     const struct parts *from = arg;
     if (source->kind == HDI_SOURCE_LISTENER) return -ENOTCONN;
@@ -120,10 +120,9 @@ static ssize_t try_write(struct hdi_source *source, void *arg)
     return hdi_sys(source->runtime, writev, source->fd, from->parts, from->count);
 }
 
-/* Whether it is a file, as far as that can be told without a lock: the file layer looks again. */
-static bool is_file(hd_io io)
+/* As far as that can be told without a lock: the file layer looks again. */
+static bool is_file(struct hdi_source *source)
 {
-    struct hdi_source *source = hdi_source_of(io);
     return source && hdi_load_relaxed(&source->is_file);
 }
 
@@ -131,17 +130,19 @@ static bool is_file(hd_io io)
 HDI_ALWAYS_INLINE ssize_t read_parts(hd_io io, const struct iovec *parts, int count,
                                      int64_t deadline)
 {
-    if (is_file(io)) return hdi_file_readv(io, parts, count, -1);
+    struct hdi_source *source = hdi_source_of(io);
+    if (is_file(source)) return hdi_file_readv(io, parts, count, -1);
     struct parts to = {parts, count};
-    return hdi_source_do(io, false, try_read, &to, sum(parts, count), deadline);
+    return hdi_source_do_at(source, io, false, try_read, &to, sum(parts, count), deadline);
 }
 
 HDI_ALWAYS_INLINE ssize_t write_parts(hd_io io, const struct iovec *parts, int count,
                                       int64_t deadline)
 {
-    if (is_file(io)) return hdi_file_writev(io, parts, count, -1);
+    struct hdi_source *source = hdi_source_of(io);
+    if (is_file(source)) return hdi_file_writev(io, parts, count, -1);
     struct parts from = {parts, count};
-    return hdi_source_do(io, true, try_write, &from, sum(parts, count), deadline);
+    return hdi_source_do_at(source, io, true, try_write, &from, sum(parts, count), deadline);
 }
 
 ssize_t hd_readv_until(hd_io io, const struct iovec *parts, int count, int64_t deadline)

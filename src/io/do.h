@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * do: a call on a source, tried until it need not wait: hdi_source_do() (io/source.h) for one that
+ * was looked up, with what is tried inlined. After a system call the caches have little of ours, and
+ * each frame and each call by an address is another miss.
+ */
+#ifndef HDI_IO_DO_H
+#define HDI_IO_DO_H
+
+#include <errno.h>
+
+#include "base/mutant.h"
+#include "io/source.h"
+
+/* SRC-2: others are read by messages, lines or events, of which more may lie behind the first. */
+static inline bool hdi_source_is_plain(const struct hdi_source *source)
+{
+    return source->fast || (source->kind == HDI_SOURCE_PIPE && !hdi_load_relaxed(&source->shared));
+}
+
+/* `source`: what hdi_source_of(io) said. */
+HDI_ALWAYS_INLINE ssize_t hdi_source_do_at(struct hdi_source *source, hd_io io, bool out,
+                                           hdi_try_fn *try_it, void *arg, size_t all,
+                                           int64_t deadline)
+{
+    const bool now = deadline == HD_NOW;
+    bool waited = false;
+    int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_SYSCALL, NULL);
+    if (err) return err;
+    if (!source) {
+        if (io.private_) hdi_stale("handle of a descriptor");
+        return -EBADF;
+    }
+    struct hdi_side *side = out ? &source->out : &source->in;
+    for (;;) {
+        hdi_lock_take(&side->waitable.lock);
+        if (!hdi_source_is(source, io)) {
+            hdi_lock_give(&side->waitable.lock);
+            return waited ? -ECANCELED : -EBADF; /* It was closed after the wait, or before all. */
+        }
+        const ssize_t n = side->ready || now ? try_it(source, arg) : -EAGAIN;
+        const bool less = n > 0 && (size_t)n < all && !side->hung && hdi_source_is_plain(source);
+        side->ready = n != -EAGAIN && !less; /* SRC-2 */
+        if (n != -EAGAIN || now) {
+            hdi_lock_give(&side->waitable.lock);
+            return n;
+        }
+        if (HDI_MUTANT(source_queue_late)) {
+            hdi_lock_give(&side->waitable.lock);
+            hdi_lock_take(&side->waitable.lock);
+        }
+        err = hdi_source_wait(source, side, io, deadline);
+        if (err) return err;
+        waited = true;
+    }
+}
+
+#endif
