@@ -246,7 +246,7 @@ struct outcome client_closed_loop(struct fleet *fleet, int64_t window_ns)
     int64_t now = now_ns();
     for (unsigned i = 0; i < fleet->count; i++) send_message(fleet, &fleet->conns[i], now);
     while (in_time(fleet, now)) {
-        io_uring_submit_and_wait(&ring, 1);
+        io_uring_submit_and_get_events(&ring);
         now = now_ns();
         collect(fleet, now, send_next);
     }

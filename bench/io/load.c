@@ -6,11 +6,13 @@
  *
  * Several servers are driven by turns, while the others sleep: the machine's speed may change from
  * second to second, and then it does so for all of them. The keys end in the server's name, and a
- * figure is the median of its turns.
+ * figure is the median of its turns. They are many and short: a virtual machine loses its CPU for
+ * milliseconds now and then, and that is to spoil a few of them, and not the median.
  *
- * `ns` is always the server's: nanoseconds of CPU per request. Ours is one thread that submits and
- * reaps by io_uring, because a slow client would leave the server idle, and then what is measured
- * is falling asleep and waking up.
+ * `ns` is always the server's: nanoseconds of CPU per request. Our client is one thread that submits
+ * and reaps by io_uring, because a slow client would leave the server idle, and then what is
+ * measured is falling asleep and waking up. Nor does it sleep itself: the server would pay for waking
+ * it, and a slow one more often than a quick one.
  */
 #include "load.h"
 
@@ -24,8 +26,8 @@
 #include <time.h>
 
 #define SERVERS_MAX 8
-#define TURNS       3  /* that each server has; odd */
-#define WINDOW      2  /* samples of other rows that a turn lasts */
+#define TURNS       15 /* that each server has; odd, as the next */
+#define LONG_TURNS  3  /* where one lasts for a second */
 #define LACKS_IT    77 /* exit status: this server is not to be had here */
 #define IDLE_BEFORE 64 /* connections that the server has seen before the idle ones */
 
@@ -78,6 +80,7 @@ struct side {
     const struct server *server;
     struct fleet *fleet; /* NULL: another program is the client */
     double turns[FIGURES][TURNS];
+    unsigned turn; /* that comes next */
 };
 
 /* Measure once: one number for each of the figures; NAN: there is none. */
@@ -95,11 +98,16 @@ static int compare_figures(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Half as long as a sample of other rows. If nothing was answered in it, somebody had no CPU: it
+ * counts as the worst there is. */
 static void in_window(struct side *side, double found[FIGURES], client_window *window)
 {
-    const struct outcome o = window(side->fleet, (int64_t)params.ms * WINDOW * 1000000);
-    errno = 0;
-    if (o.done == 0 || o.count == 0) fail("nothing was answered");
+    const struct outcome o = window(side->fleet, (int64_t)params.ms * 1000000 / 2);
+    if (o.done == 0 || o.count == 0) {
+        found[0] = found[1] = found[2] = INFINITY;
+        found[3] = found[4] = 0;
+        return;
+    }
     qsort(o.latencies, o.count, sizeof *o.latencies, compare_ns);
     found[0] = (double)o.cpu_ns / (double)o.done;
     found[1] = (double)o.latencies[o.count / 2];
@@ -108,11 +116,12 @@ static void in_window(struct side *side, double found[FIGURES], client_window *w
     found[4] = (double)o.cpu_ns / (double)o.wall_ns;
 }
 
-static void take_turn(struct side *side, unsigned turn, turn_fn *measure)
+static void take_turn(struct side *side, turn_fn *measure)
 {
     double found[FIGURES];
     measure(side, found);
-    for (unsigned i = 0; i < FIGURES; i++) side->turns[i][turn] = found[i];
+    for (unsigned i = 0; i < FIGURES; i++) side->turns[i][side->turn] = found[i];
+    side->turn++;
 }
 
 static void report_side(struct side *side)
@@ -121,14 +130,17 @@ static void report_side(struct side *side)
         char key[64];
         if (isnan(side->turns[i][0])) continue;
         snprintf(key, sizeof key, "%s_%s", figures[i], side->name);
-        qsort(side->turns[i], TURNS, sizeof(double), compare_figures);
-        report(key, side->turns[i][TURNS / 2]);
+        qsort(side->turns[i], side->turn, sizeof(double), compare_figures);
+        const double median = side->turns[i][side->turn / 2];
+        errno = 0;
+        if (isinf(median)) fail("nothing was answered");
+        report(key, median);
     }
 }
 
 /* There and back again, so that each side is as often early as late. A server that is not there
  * has no figures; the others do. With `conns` connections of ours, if any. */
-static void by_turns(const char *what, unsigned conns, turn_fn *measure)
+static void by_turns(const char *what, unsigned conns, unsigned turns, turn_fn *measure)
 {
     static struct side sides[SERVERS_MAX];
     unsigned count = 0;
@@ -143,9 +155,9 @@ static void by_turns(const char *what, unsigned conns, turn_fn *measure)
         if (conns > 0) client_open(side->fleet, conns);
     }
     if (count == 0) exit(LACKS_IT);
-    for (unsigned turn = 0; turn < TURNS; turn++)
+    for (unsigned turn = 0; turn < turns; turn++)
         for (unsigned i = 0; i < count; i++)
-            take_turn(&sides[turn % 2 == 0 ? i : count - 1 - i], turn, measure);
+            take_turn(&sides[turn % 2 == 0 ? i : count - 1 - i], measure);
     for (unsigned i = 0; i < count; i++) report_side(&sides[i]);
 }
 
@@ -158,7 +170,7 @@ static void echo_turn(struct side *side, double found[FIGURES])
 
 static void row_echo(void)
 {
-    by_turns("echo", params.conns, echo_turn);
+    by_turns("echo", params.conns, TURNS, echo_turn);
 }
 
 static void paced_turn(struct side *side, double found[FIGURES])
@@ -168,7 +180,7 @@ static void paced_turn(struct side *side, double found[FIGURES])
 
 static void row_paced(void)
 {
-    by_turns("echo", params.conns, paced_turn);
+    by_turns("echo", params.conns, TURNS, paced_turn);
 }
 
 static void connect_turn(struct side *side, double found[FIGURES])
@@ -178,7 +190,7 @@ static void connect_turn(struct side *side, double found[FIGURES])
 
 static void row_connect(void)
 {
-    by_turns("echo", 1, connect_turn);
+    by_turns("echo", 1, TURNS, connect_turn);
 }
 
 static void row_idle(void)
@@ -215,7 +227,7 @@ static void http_turn(struct side *side, double found[FIGURES])
 
 static void row_http(void)
 {
-    by_turns("http", 0, http_turn);
+    by_turns("http", 0, LONG_TURNS, http_turn);
 }
 
 static const struct {
