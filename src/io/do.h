@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * do: a call on a source, tried until it need not wait: hdi_source_do() (io/source.h) for one that
- * was looked up, with what is tried inlined. After a system call the caches have little of ours, and
- * each frame and each call by an address is another miss.
+ * was looked up, with what is tried inlined. After a system call the caches have little of ours,
+ * and each frame and each call by an address is another miss.
  */
 #ifndef HDI_IO_DO_H
 #define HDI_IO_DO_H
@@ -18,7 +18,14 @@ static inline bool hdi_source_is_plain(const struct hdi_source *source)
     return source->fast || (source->kind == HDI_SOURCE_PIPE && !hdi_load_relaxed(&source->shared));
 }
 
-/* `source`: what hdi_source_of(io) said. */
+/* Whoever may be told of it is. */
+static inline int hdi_source_stale(hd_io io)
+{
+    if (io.private_) hdi_stale("handle of a descriptor");
+    return -EBADF;
+}
+
+/* `source`: what hdi_source_of(io) said, maybe some time ago. */
 HDI_ALWAYS_INLINE ssize_t hdi_source_do_at(struct hdi_source *source, hd_io io, bool out,
                                            hdi_try_fn *try_it, void *arg, size_t all,
                                            int64_t deadline)
@@ -27,16 +34,14 @@ HDI_ALWAYS_INLINE ssize_t hdi_source_do_at(struct hdi_source *source, hd_io io, 
     bool waited = false;
     int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_SYSCALL, NULL);
     if (err) return err;
-    if (!source) {
-        if (io.private_) hdi_stale("handle of a descriptor");
-        return -EBADF;
-    }
+    if (!source) return hdi_source_stale(io);
     struct hdi_side *side = out ? &source->out : &source->in;
     for (;;) {
         hdi_lock_take(&side->waitable.lock);
         if (!hdi_source_is(source, io)) {
             hdi_lock_give(&side->waitable.lock);
-            return waited ? -ECANCELED : -EBADF; /* It was closed after the wait, or before all. */
+            /* It was closed after the wait, or before all. */
+            return waited ? -ECANCELED : hdi_source_stale(io);
         }
         const ssize_t n = side->ready || now ? try_it(source, arg) : -EAGAIN;
         const bool less = n > 0 && (size_t)n < all && !side->hung && hdi_source_is_plain(source);

@@ -8,14 +8,15 @@
  *
  *   connection   multishot receive: the kernel puts what comes into a buffer of the lane, which is
  *                linked to the source until it was read. One that leaves HELD_MAX buffers unread is
- *                told to stop, and, like one that finds no buffer, is read by system calls until it
- *                has to wait again: no peer can take more of the lane's memory than that.
- *   bulky one    one that has filled a buffer: in an epoll from then on, and read by system calls,
- *                without the copy. A poll by the ring costs more there: what it has to tell is
- *                dealt with at the end of every system call, one by one.
+ *                told to stop, and is read by system calls until it has to wait again: no peer can
+ *                take more of the lane's memory than that.
+ *   bulky one    one that has filled a buffer, or found none: in an epoll from then on, and read by
+ *                system calls, without the copy. A poll by the ring costs more there: what it has to
+ *                tell is dealt with at the end of every system call, one by one.
  *   listener     multishot accept, which stops at ACCEPTED_MAX that nobody took
  *   files        one call of the kernel each, with the caller's memory (struct hdi_flight)
- *   all others   multishot poll, of each side by itself; then system calls, as with epoll.
+ *   all others   multishot poll, of each side by itself; then system calls, as with epoll. So are
+ *                bulky ones that an epoll could not be had for, and who waits to write.
  *
  * Little that is written to a connection is sent later, with all else (io/outbox.h). Other writing
  * is a system call, as with epoll: it rarely has to wait, and suspending the writer until the
@@ -88,7 +89,7 @@ struct uring_lane {
     char *memory;
     struct hdi_outbox outbox;
     struct hdi_epoll bulky;
-    _Atomic(bool) collects; /* the ring is in there; lock writes it, once */
+    _Atomic(bool) collects; /* that is open, and the ring is in there; lock writes it */
     /* For each buffer of the outbox, out.lock: the kernel reads it when it is handed over. */
     struct __kernel_timespec linger_until[HDI_OUTBOX_BUFFERS];
     /* Of a buffer that is linked to a source: the next, and the part that was not read yet; under
@@ -227,30 +228,35 @@ static ssize_t uring_receive(struct hdi_lane *base, struct hdi_source *source,
 
 /* ---- asking ---- */
 
-/* The worker sleeps in the set from now on. Context: lock. Returns false if there is no memory. */
-static bool can_collect(struct uring_lane *lane)
-{
-    if (hdi_load_relaxed(&lane->collects)) return true; /* Only we write it. */
-    if (hdi_epoll_add(&lane->bulky, lane->ring.ring_fd, EPOLLIN, (hd_io){0}) != 0) return false;
-    hdi_store_release(&lane->collects, true); /* B */
-    told(lane);
-    return true;
-}
-
 static bool collects(struct uring_lane *lane)
 {
     return hdi_load_acquire(&lane->collects); /* B */
 }
 
+/* The worker is to sleep in the set from now on. Returns false if there is no descriptor for it, or
+ * no memory. Context: lock. */
+static bool begin_to_collect(struct uring_lane *lane)
+{
+    if (collects(lane)) return true;
+    if (hdi_epoll_open(&lane->bulky) != 0) return false;
+    const bool can = hdi_epoll_add(&lane->bulky, lane->ring.ring_fd, EPOLLIN, (hd_io){0}) == 0;
+    if (!can) hdi_epoll_close(&lane->bulky);
+    hdi_store_release(&lane->collects, can); /* B */
+    return can;
+}
+
 /* Put a connection into the set. Context: in.lock. Returns as above. */
 static bool collect(struct uring_lane *lane, struct hdi_source *source)
 {
-    hdi_lock_take(&lane->lock);
-    const bool can = can_collect(lane);
-    hdi_lock_give(&lane->lock);
-    source->collected = can && hdi_epoll_add(&lane->bulky, source->fd,
-                                             EPOLLIN | EPOLLRDHUP | EPOLLET,
-                                             hdi_source_handle(source)) == 0;
+    if (!collects(lane)) {
+        hdi_lock_take(&lane->lock);
+        const bool can = begin_to_collect(lane);
+        hdi_lock_give(&lane->lock);
+        if (!can) return false;
+        told(lane);
+    }
+    source->collected = hdi_epoll_add(&lane->bulky, source->fd, EPOLLIN | EPOLLRDHUP | EPOLLET,
+                                      hdi_source_handle(source)) == 0;
     return source->collected;
 }
 
@@ -511,6 +517,8 @@ static void tell(struct uring_lane *lane, const struct io_uring_cqe *cqe,
         if (cqe->flags & IORING_CQE_F_MORE) return;
         hdi_lock_take(&lane->lock);
         arm_event(lane);
+        /* The worker may have gone to sleep meanwhile, and this is what would wake it. */
+        if (lane->lane.worker != hdi_worker_self()) hand_over(lane);
         hdi_lock_give(&lane->lock);
         return;
     case TAG_IN: tell_poll(cqe, false, wakeups); return;
@@ -647,7 +655,7 @@ static void uring_destroy(struct hdi_lane *base)
 {
     struct uring_lane *lane = (struct uring_lane *)base;
     if (hdi_outbox_lingers(base)) cancel_all(lane);
-    if (lane->bulky.fd >= 0) hdi_epoll_close(&lane->bulky);
+    if (collects(lane)) hdi_epoll_close(&lane->bulky);
     io_uring_queue_exit(&lane->ring);
     hdi_outbox_fini(&lane->outbox);
     if (lane->free) hdi_memory_unmap(lane->free, BUFFERS * sizeof(struct io_uring_buf));
@@ -705,9 +713,7 @@ static struct hdi_lane *uring_create(int event, int *err)
         free(lane);
         return NULL;
     }
-    lane->bulky.fd = -1;
     *err = is_new_enough(lane) ? set_up_buffers(lane) : -ENOSYS;
-    if (!*err) *err = hdi_epoll_open(&lane->bulky);
     if (!*err) *err = hdi_outbox_init(&lane->outbox);
     if (*err) {
         uring_destroy(&lane->lane);
