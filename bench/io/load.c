@@ -98,8 +98,8 @@ static int compare_figures(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Half as long as a sample of other rows. If nothing was answered in it, somebody had no CPU: it
- * counts as the worst there is. */
+/* Half as long as a sample of other rows. If nothing was answered in it, somebody had no CPU: for
+ * what is better when less it counts as the worst there is. */
 static void in_window(struct side *side, double found[FIGURES], client_window *window)
 {
     const struct outcome o = window(side->fleet, (int64_t)params.ms * 1000000 / 2);
