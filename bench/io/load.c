@@ -9,10 +9,10 @@
  * figure is the median of its turns. They are many and short: a virtual machine loses its CPU for
  * milliseconds now and then, and that is to spoil a few of them, and not the median.
  *
- * `ns` is always the server's: nanoseconds of CPU per request. Our client is one thread that submits
- * and reaps by io_uring, because a slow client would leave the server idle, and then what is
- * measured is falling asleep and waking up. Nor does it sleep itself: the server would pay for waking
- * it, and a slow one more often than a quick one.
+ * `ns` is always the server's: nanoseconds of CPU per request. Our client is one thread that
+ * submits and reaps by io_uring, because a slow client would leave the server idle, and then what
+ * is measured is falling asleep and waking up. Nor does it sleep itself where messages go to and
+ * fro: the server would pay for waking it, and a slow one more often than a quick one.
  */
 #include "load.h"
 

@@ -10,9 +10,9 @@
  *                linked to the source until it was read. One that leaves HELD_MAX buffers unread is
  *                told to stop, and is read by system calls until it has to wait again: no peer can
  *                take more of the lane's memory than that.
- *   bulky one    one that has filled a buffer, or found none: in an epoll from then on, and read by
- *                system calls, without the copy. A poll by the ring costs more there: what it has to
- *                tell is dealt with at the end of every system call, one by one.
+ *   bulky one    one that has filled a buffer, or found none: in an epoll from then on, and read
+ *                by system calls, without the copy. A poll by the ring costs more there: what it
+ *                has to tell is dealt with at the end of every system call, one by one.
  *   listener     multishot accept, which stops at ACCEPTED_MAX that nobody took
  *   files        one call of the kernel each, with the caller's memory (struct hdi_flight)
  *   all others   multishot poll, of each side by itself; then system calls, as with epoll. So are
