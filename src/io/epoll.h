@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * epoll: a set of descriptors that the kernel tells of: all of a lane's, or, beside a ring, those
- * that carry much (io/uring.c).
+ * that carry much (io/uring.h).
  *
  * Its worker sleeps in it, and tells what that brought; another thread may look in its place.
  */

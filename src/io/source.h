@@ -76,7 +76,7 @@ struct hdi_source {
     _Atomic(bool) shared;              /* others have the descriptor too; set once, as the next */
     _Atomic(bool) direct;              /* what is written is not left (io/outbox.h) */
     _Atomic(bool) reset;               /* sending later found that; to be told to who reads */
-    bool fast;                         /* TCP: the kernel may receive, or accept, ahead (uring.c) */
+    bool fast;                         /* TCP: the kernel may receive, or accept, ahead (uring.h) */
     bool bulky;                        /* in.lock: more comes at once than that is good for */
     bool ahead;                        /* in.lock: `armed` means that it does so */
     bool collected;                    /* in.lock: or that it is in a set (io/epoll.h) */

@@ -1,68 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * uring: a lane by io_uring.
- *
- * What is asked (a submission) is put into the ring by whoever asks, and handed to the kernel by
- * the lane's worker, all at once: when it goes to sleep, or looks for news. What the kernel says (a
- * completion) lies in memory, and is read without a system call.
- *
- *   connection   multishot receive: the kernel puts what comes into a buffer of the lane, which is
- *                linked to the source until it was read. One that leaves HELD_MAX buffers unread is
- *                told to stop, and is read by system calls until it has to wait again: no peer can
- *                take more of the lane's memory than that.
- *   bulky one    one that has filled a buffer, or found none: in an epoll from then on, and read
- *                by system calls, without the copy. A poll by the ring costs more there: what it
- *                has to tell is dealt with at the end of every system call, one by one.
- *   listener     multishot accept, which stops at ACCEPTED_MAX that nobody took
- *   files        one call of the kernel each, with the caller's memory (struct hdi_flight)
- *   all others   multishot poll, of each side by itself; then system calls, as with epoll. So are
- *                bulky ones that an epoll could not be had for, and who waits to write.
- *
- * Little that is written to a connection is sent later, with all else (io/outbox.h). Other writing
- * is a system call, as with epoll: it rarely has to wait, and suspending the writer until the
- * kernel has seen the submission costs more than the call.
- *
- *   URING-1  Submissions are put in, and completions taken out, with `lock` held; the kernel is
- *            entered without it, but to get completions for which there was no place.
- *   URING-2  enter() comes back when the kernel has taken every submission that was there. It has
- *            seen those for a descriptor, and has cancelled them, before the descriptor is closed:
- *            a number that was closed may soon be another's.
- *   URING-3  A buffer is the kernel's, or linked to one source, under the lock of its side. A
- *            completion for a stale handle gives its buffer back.
- *   URING-4  Completions are told in their order: who takes some holds `telling`, outside all other
- *            locks, until they are told. The worker, or the monitor in its place.
- *
- * A lane that has seen a bulky connection sleeps in the epoll, in which the ring is, too.
- *
- * The kernel interrupts no worker (COOP_TASKRUN): it does its part when the worker enters it, or
- * with the next tick of the clock; the ring's flags say that it has something to do.
+ * uring: a lane by io_uring: asking, and telling. The protocol is in uring.h.
  */
-#include "io/lane.h"
+#include "io/uring.h"
 
 #if HDI_URING && !HDI_MODEL
 
 #include <errno.h>
-#include <liburing.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "io/accepted.h"
-#include "io/epoll.h"
-#include "io/outbox.h"
 #include "os/clock.h"
 #include "os/memory.h"
 
 enum {
     SUBMISSIONS = 256,
     COMPLETIONS = 4096,
-    BUFFERS = 1024,
-    BUFFER_BYTES = 2048,
     HELD_MAX = 4,
     ACCEPTED_MAX = 16,
     GROUP = 1,
-    NONE = UINT16_MAX,
+    MEMORY_BYTES = HDI_URING_BUFFERS * HDI_URING_BUFFER_BYTES,
 };
 
 /* What a completion is for: the low bits of its user_data. */
@@ -80,24 +40,6 @@ enum tag {
 
 enum { TAG_BITS = 4 };
 
-struct uring_lane {
-    struct hdi_lane lane; /* first */
-    struct hdi_lock telling; /* URING-4 */
-    struct hdi_lock lock;
-    struct io_uring ring;
-    struct io_uring_buf_ring *free; /* lock */
-    char *memory;
-    struct hdi_outbox outbox;
-    struct hdi_epoll bulky;
-    _Atomic(bool) collects; /* that is open, and the ring is in there; lock writes it */
-    /* For each buffer of the outbox, out.lock: the kernel reads it when it is handed over. */
-    struct __kernel_timespec linger_until[HDI_OUTBOX_BUFFERS];
-    /* Of a buffer that is linked to a source: the next, and the part that was not read yet; under
-     * the lock of the source's side. */
-    uint16_t next[BUFFERS];
-    uint16_t start[BUFFERS], end[BUFFERS];
-};
-
 static uint64_t name_of(hd_io handle, enum tag tag)
 {
     return (handle.private_ >> 32 << 32) | (handle.private_ & UINT32_MAX) << TAG_BITS | tag;
@@ -111,7 +53,7 @@ static hd_io handle_of(uint64_t name)
 /* ---- entering the kernel ---- */
 
 /* Let the kernel see what was put in. Returns up to where. Context: lock. */
-static unsigned publish(struct uring_lane *lane)
+static unsigned publish(struct hdi_uring *lane)
 {
     struct io_uring_sq *sq = &lane->ring.sq;
     sq->sqe_head = sq->sqe_tail;
@@ -120,7 +62,7 @@ static unsigned publish(struct uring_lane *lane)
 }
 
 /* How many of those up to there the kernel has not taken yet: it may have gone further. */
-static unsigned left_of(const struct uring_lane *lane, unsigned tail)
+static unsigned left_of(const struct hdi_uring *lane, unsigned tail)
 {
     const int left = (int)(tail - io_uring_smp_load_acquire(lane->ring.sq.khead));
     return left > 0 ? (unsigned)left : 0;
@@ -128,7 +70,7 @@ static unsigned left_of(const struct uring_lane *lane, unsigned tail)
 
 /* Have it take all of these. It stops halfway, or before, while it has no memory for a request. May
  * be done by any thread: the kernel has a lock of its own. */
-static void enter(struct uring_lane *lane, unsigned tail)
+static void enter(struct hdi_uring *lane, unsigned tail)
 {
     const unsigned fd = (unsigned)lane->ring.enter_ring_fd;
     int err;
@@ -140,7 +82,7 @@ static void enter(struct uring_lane *lane, unsigned tail)
 }
 
 /* Context: lock, which is given back for a moment. */
-static void hand_over(struct uring_lane *lane)
+static void hand_over(struct hdi_uring *lane)
 {
     const unsigned tail = publish(lane);
     hdi_lock_give(&lane->lock);
@@ -149,7 +91,7 @@ static void hand_over(struct uring_lane *lane)
 }
 
 /* A place for a submission. Context: lock, which may be given back for a moment. */
-static struct io_uring_sqe *place(struct uring_lane *lane)
+static struct io_uring_sqe *place(struct hdi_uring *lane)
 {
     struct io_uring_sqe *sqe;
     while (!(sqe = io_uring_get_sqe(&lane->ring))) hand_over(lane);
@@ -157,85 +99,21 @@ static struct io_uring_sqe *place(struct uring_lane *lane)
 }
 
 /* The lane's worker hands it over, and may sleep. */
-static void told(struct uring_lane *lane)
+static void told(struct hdi_uring *lane)
 {
     if (lane->lane.worker != hdi_worker_self()) hdi_parker_unpark(&lane->lane.worker->parker);
 }
 
-/* ---- buffers ---- */
-
-/* Context: lock. */
-static void give_buffer(struct uring_lane *lane, uint16_t id)
-{
-    io_uring_buf_ring_add(lane->free, lane->memory + (size_t)id * BUFFER_BYTES, BUFFER_BYTES, id,
-                          BUFFERS - 1, 0);
-    io_uring_buf_ring_advance(lane->free, 1);
-}
-
-/* Context: the source's in.lock, as in what follows. */
-static void link_buffer(struct uring_lane *lane, struct hdi_source *source, uint16_t id, int bytes)
-{
-    lane->next[id] = NONE;
-    lane->start[id] = 0;
-    lane->end[id] = (uint16_t)bytes;
-    if (source->held == 0) {
-        source->held_first = id;
-    } else {
-        lane->next[source->held_last] = id;
-    }
-    source->held_last = id;
-    source->held++;
-}
-
-static void unlink_buffer(struct uring_lane *lane, struct hdi_source *source)
-{
-    const uint16_t id = source->held_first;
-    source->held_first = lane->next[id];
-    source->held--;
-    hdi_lock_take(&lane->lock);
-    give_buffer(lane, id);
-    hdi_lock_give(&lane->lock);
-}
-
-/* Copy from the first buffer. Returns how many bytes. */
-static size_t copy_out(struct uring_lane *lane, struct hdi_source *source, char *to, size_t bytes)
-{
-    const uint16_t id = source->held_first;
-    const size_t have = (size_t)(lane->end[id] - lane->start[id]);
-    const size_t n = bytes < have ? bytes : have;
-    memcpy(to, lane->memory + (size_t)id * BUFFER_BYTES + lane->start[id], n);
-    lane->start[id] += (uint16_t)n;
-    if (n == have) unlink_buffer(lane, source);
-    return n;
-}
-
-static ssize_t uring_receive(struct hdi_lane *base, struct hdi_source *source,
-                             const struct iovec *parts, int count)
-{
-    struct uring_lane *lane = (struct uring_lane *)base;
-    size_t got = 0;
-    if (source->held == 0) return -EAGAIN;
-    for (int i = 0; i < count && source->held > 0; i++) {
-        for (size_t done = 0; done < parts[i].iov_len && source->held > 0;) {
-            const size_t n = copy_out(lane, source, (char *)parts[i].iov_base + done,
-                                      parts[i].iov_len - done);
-            done += n;
-            got += n;
-        }
-    }
-    return (ssize_t)got;
-}
-
 /* ---- asking ---- */
 
-static bool collects(struct uring_lane *lane)
+static bool collects(struct hdi_uring *lane)
 {
     return hdi_load_acquire(&lane->collects); /* B */
 }
 
 /* The worker is to sleep in the set from now on. Returns false if there is no descriptor for it, or
  * no memory. Context: lock. */
-static bool begin_to_collect(struct uring_lane *lane)
+static bool begin_to_collect(struct hdi_uring *lane)
 {
     if (collects(lane)) return true;
     if (hdi_epoll_open(&lane->bulky) != 0) return false;
@@ -246,7 +124,7 @@ static bool begin_to_collect(struct uring_lane *lane)
 }
 
 /* Put a connection into the set. Context: in.lock. Returns as above. */
-static bool collect(struct uring_lane *lane, struct hdi_source *source)
+static bool collect(struct hdi_uring *lane, struct hdi_source *source)
 {
     if (!collects(lane)) {
         hdi_lock_take(&lane->lock);
@@ -262,7 +140,7 @@ static bool collect(struct uring_lane *lane, struct hdi_source *source)
 
 static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hdi_side *side)
 {
-    struct uring_lane *lane = (struct uring_lane *)base;
+    struct hdi_uring *lane = (struct hdi_uring *)base;
     const hd_io handle = hdi_source_handle(source);
     const bool in = side == &source->in;
     if (in && source->bulky && collect(lane, source)) {
@@ -295,7 +173,7 @@ static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hd
 }
 
 /* Context: lock. */
-static void cancel(struct uring_lane *lane, uint64_t name)
+static void cancel(struct hdi_uring *lane, uint64_t name)
 {
     struct io_uring_sqe *sqe = place(lane);
     io_uring_prep_cancel64(sqe, name, 0);
@@ -303,7 +181,7 @@ static void cancel(struct uring_lane *lane, uint64_t name)
 }
 
 /* Without a submission, which would make another thread's what waits before it. */
-static void cancel_now(struct uring_lane *lane, uint64_t name)
+static void cancel_now(struct hdi_uring *lane, uint64_t name)
 {
     struct io_uring_sync_cancel_reg what = {.addr = name, .timeout = {-1, -1}};
     (void)io_uring_register_sync_cancel(&lane->ring, &what); /* -ENOENT: it has ended. */
@@ -318,10 +196,10 @@ static uint64_t in_name(const struct hdi_source *source, hd_io handle)
 /* The handle is stale already, but by one only. */
 static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
 {
-    struct uring_lane *lane = (struct uring_lane *)base;
+    struct hdi_uring *lane = (struct hdi_uring *)base;
     hd_io handle = hdi_source_handle(source);
     handle.private_ -= UINT64_C(1) << 32;
-    while (source->held > 0) unlink_buffer(lane, source); /* Nobody else knows them, */
+    while (source->held > 0) hdi_uring_unlink_buffer(lane, source); /* Nobody else knows them, */
     hdi_accepted_refuse(source);                          /* or these. */
     if (source->collected) hdi_epoll_leave(&lane->bulky, source);
     const bool in = source->in.armed && !source->collected;
@@ -346,7 +224,7 @@ static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
 
 static void uring_fly(struct hdi_lane *base, struct hdi_flight *flight)
 {
-    struct uring_lane *lane = (struct uring_lane *)base;
+    struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
     struct io_uring_sqe *sqe = place(lane);
     switch (flight->kind) {
@@ -369,7 +247,7 @@ static void uring_fly(struct hdi_lane *base, struct hdi_flight *flight)
 /* Completes only if it fails, or not all was sent (OUT-3). */
 static void uring_put_send(struct hdi_lane *base, struct hdi_source *source, struct iovec unsent)
 {
-    struct uring_lane *lane = (struct uring_lane *)base;
+    struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
     struct io_uring_sqe *sqe = place(lane);
     io_uring_prep_send(sqe, source->fd, unsent.iov_base, unsent.iov_len,
@@ -382,7 +260,7 @@ static void uring_put_send(struct hdi_lane *base, struct hdi_source *source, str
 static void uring_put_linger(struct hdi_lane *base, struct hdi_source *source, struct iovec unsent,
                              int64_t until_ns)
 {
-    struct uring_lane *lane = (struct uring_lane *)base;
+    struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
     while (io_uring_sq_space_left(&lane->ring) < 2) hand_over(lane); /* The two go together. */
     struct io_uring_sqe *sqe = place(lane);
@@ -417,12 +295,17 @@ static void tell_poll(const struct io_uring_cqe *cqe, bool out, struct hdi_wakeu
 }
 
 /* What comes ahead is not taken. Context: in.lock. */
-static void stop(struct uring_lane *lane, struct hdi_source *source, uint64_t name)
+static void stop(struct hdi_uring *lane, struct hdi_source *source, uint64_t name)
 {
     source->stopping = true;
     hdi_lock_take(&lane->lock);
     cancel(lane, name);
     hdi_lock_give(&lane->lock);
+}
+
+static uint16_t buffer_of(const struct io_uring_cqe *cqe)
+{
+    return (uint16_t)(cqe->flags >> IORING_CQE_BUFFER_SHIFT);
 }
 
 /* It receives ahead no more, for reasons that say nothing of the connection. */
@@ -433,23 +316,23 @@ static bool only_stopped(int result)
 
 /* Context: in.lock. The end, and errors, are told by the next system call: to have found one here
  * does not use it up, but for an error, which is kept. */
-static void take_received(struct uring_lane *lane, struct hdi_source *source,
+static void take_received(struct hdi_uring *lane, struct hdi_source *source,
                           const struct io_uring_cqe *cqe)
 {
     const bool more = cqe->flags & IORING_CQE_F_MORE;
     if (cqe->res > 0) {
-        link_buffer(lane, source, (uint16_t)(cqe->flags >> IORING_CQE_BUFFER_SHIFT), cqe->res);
+        hdi_uring_link_buffer(lane, source, buffer_of(cqe), cqe->res);
     }
     if (!more) source->in.armed = false;
     if (cqe->res < 0 && !only_stopped(cqe->res)) source->failed = cqe->res;
     /* Without a free buffer the kernel fails at once, though nothing has come: asked again, it
      * would do so for ever. */
-    if (cqe->res == BUFFER_BYTES || cqe->res == -ENOBUFS) source->bulky = true;
+    if (cqe->res == HDI_URING_BUFFER_BYTES || cqe->res == -ENOBUFS) source->bulky = true;
     const bool enough = source->bulky || source->held >= HELD_MAX;
     if (more && enough && !source->stopping) stop(lane, source, cqe->user_data);
 }
 
-static void tell_received(struct uring_lane *lane, const struct io_uring_cqe *cqe,
+static void tell_received(struct hdi_uring *lane, const struct io_uring_cqe *cqe,
                           struct hdi_wakeups *wakeups)
 {
     const hd_io handle = handle_of(cqe->user_data);
@@ -466,12 +349,12 @@ static void tell_received(struct uring_lane *lane, const struct io_uring_cqe *cq
     }
     if ((taken && cqe->res > 0) || !(cqe->flags & IORING_CQE_F_BUFFER)) return;
     hdi_lock_take(&lane->lock); /* URING-3 */
-    give_buffer(lane, (uint16_t)(cqe->flags >> IORING_CQE_BUFFER_SHIFT));
+    hdi_uring_give_buffer(lane, buffer_of(cqe));
     hdi_lock_give(&lane->lock);
 }
 
 /* Context: in.lock. Returns whether the connection was taken. */
-static bool take_accepted(struct uring_lane *lane, struct hdi_source *source,
+static bool take_accepted(struct hdi_uring *lane, struct hdi_source *source,
                           const struct io_uring_cqe *cqe)
 {
     const bool more = cqe->flags & IORING_CQE_F_MORE;
@@ -483,7 +366,7 @@ static bool take_accepted(struct uring_lane *lane, struct hdi_source *source,
     return taken;
 }
 
-static void tell_accepted(struct uring_lane *lane, const struct io_uring_cqe *cqe,
+static void tell_accepted(struct hdi_uring *lane, const struct io_uring_cqe *cqe,
                           struct hdi_wakeups *wakeups)
 {
     const hd_io handle = handle_of(cqe->user_data);
@@ -501,14 +384,14 @@ static void tell_accepted(struct uring_lane *lane, const struct io_uring_cqe *cq
 }
 
 /* Context: lock. */
-static void arm_event(struct uring_lane *lane)
+static void arm_event(struct hdi_uring *lane)
 {
     struct io_uring_sqe *sqe = place(lane);
     io_uring_prep_poll_multishot(sqe, lane->lane.event, POLLIN);
     io_uring_sqe_set_data64(sqe, TAG_EVENT);
 }
 
-static void tell(struct uring_lane *lane, const struct io_uring_cqe *cqe,
+static void tell(struct hdi_uring *lane, const struct io_uring_cqe *cqe,
                  struct hdi_wakeups *wakeups)
 {
     switch ((enum tag)(cqe->user_data & ((1 << TAG_BITS) - 1))) {
@@ -538,13 +421,13 @@ static void tell(struct uring_lane *lane, const struct io_uring_cqe *cqe,
 }
 
 /* Whether there were more completions than places for them: the kernel keeps those. */
-static bool has_overflown(const struct uring_lane *lane)
+static bool has_overflown(const struct hdi_uring *lane)
 {
     return IO_URING_READ_ONCE(*lane->ring.sq.kflags) & IORING_SQ_CQ_OVERFLOW;
 }
 
 /* Tell all completions that are there. Context: telling. */
-static void drain(struct uring_lane *lane, struct hdi_wakeups *wakeups)
+static void drain(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
 {
     enum { BATCH = 64 };
     struct io_uring_cqe batch[BATCH];
@@ -561,14 +444,14 @@ static void drain(struct uring_lane *lane, struct hdi_wakeups *wakeups)
 }
 
 /* Without the lock: another may be taking them. */
-static bool has_news(struct uring_lane *lane)
+static bool has_news(struct hdi_uring *lane)
 {
     const struct io_uring_cq *cq = &lane->ring.cq;
     return io_uring_smp_load_acquire(cq->ktail) != io_uring_smp_load_acquire(cq->khead);
 }
 
 /* Whether the kernel waits for this thread to enter it. */
-static bool is_called(struct uring_lane *lane)
+static bool is_called(struct hdi_uring *lane)
 {
     return IO_URING_READ_ONCE(*lane->ring.sq.kflags) &
            (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW);
@@ -576,7 +459,7 @@ static bool is_called(struct uring_lane *lane)
 
 static void uring_carry_out(struct hdi_lane *base, struct hdi_wakeups *wakeups)
 {
-    struct uring_lane *lane = (struct uring_lane *)base;
+    struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
     const unsigned tail = publish(lane);
     hdi_lock_give(&lane->lock);
@@ -587,7 +470,7 @@ static void uring_carry_out(struct hdi_lane *base, struct hdi_wakeups *wakeups)
 }
 
 /* Tell what the ring has to say. */
-static void hear(struct uring_lane *lane, bool look, struct hdi_wakeups *wakeups)
+static void hear(struct hdi_uring *lane, bool look, struct hdi_wakeups *wakeups)
 {
     if (look) {
         hdi_lock_take(&lane->lock);
@@ -603,7 +486,7 @@ static void hear(struct uring_lane *lane, bool look, struct hdi_wakeups *wakeups
 
 static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wakeups)
 {
-    struct uring_lane *lane = (struct uring_lane *)base;
+    struct hdi_uring *lane = (struct hdi_uring *)base;
     if (collects(lane)) (void)hdi_epoll_tell(&lane->bulky, look, wakeups);
     hear(lane, look, wakeups);
 }
@@ -612,14 +495,14 @@ static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wak
  * for each completion: only if the worker does not come to it itself. */
 static void uring_stand_in(struct hdi_lane *base, bool stuck, struct hdi_wakeups *wakeups)
 {
-    struct uring_lane *lane = (struct uring_lane *)base;
+    struct hdi_uring *lane = (struct hdi_uring *)base;
     if (collects(lane)) (void)hdi_epoll_stand_in(&lane->bulky, wakeups);
     hear(lane, stuck, wakeups);
 }
 
 static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
 {
-    struct uring_lane *lane = (struct uring_lane *)base;
+    struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
     const unsigned tail = publish(lane);
     hdi_lock_give(&lane->lock);
@@ -645,7 +528,7 @@ static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
 
 /* What lingers is still read from the outbox, and would be when that is gone: a ring that is closed
  * ends its requests later. */
-static void cancel_all(struct uring_lane *lane)
+static void cancel_all(struct hdi_uring *lane)
 {
     struct io_uring_sync_cancel_reg all = {.flags = IORING_ASYNC_CANCEL_ANY, .timeout = {1, 0}};
     (void)io_uring_register_sync_cancel(&lane->ring, &all);
@@ -653,39 +536,39 @@ static void cancel_all(struct uring_lane *lane)
 
 static void uring_destroy(struct hdi_lane *base)
 {
-    struct uring_lane *lane = (struct uring_lane *)base;
+    struct hdi_uring *lane = (struct hdi_uring *)base;
     if (hdi_outbox_lingers(base)) cancel_all(lane);
     if (collects(lane)) hdi_epoll_close(&lane->bulky);
     io_uring_queue_exit(&lane->ring);
     hdi_outbox_fini(&lane->outbox);
-    if (lane->free) hdi_memory_unmap(lane->free, BUFFERS * sizeof(struct io_uring_buf));
-    if (lane->memory) hdi_memory_unmap(lane->memory, (size_t)BUFFERS * BUFFER_BYTES);
+    if (lane->free) hdi_memory_unmap(lane->free, HDI_URING_BUFFERS * sizeof(struct io_uring_buf));
+    if (lane->memory) hdi_memory_unmap(lane->memory, MEMORY_BYTES);
     free(lane);
 }
 
-static int set_up_buffers(struct uring_lane *lane)
+static int set_up_buffers(struct hdi_uring *lane)
 {
-    lane->free = hdi_memory_map(BUFFERS * sizeof(struct io_uring_buf));
-    lane->memory = hdi_memory_map((size_t)BUFFERS * BUFFER_BYTES);
+    lane->free = hdi_memory_map(HDI_URING_BUFFERS * sizeof(struct io_uring_buf));
+    lane->memory = hdi_memory_map(MEMORY_BYTES);
     if (!lane->free || !lane->memory) return -ENOMEM;
     struct io_uring_buf_reg registration = {.ring_addr = (uint64_t)(uintptr_t)lane->free,
-                                            .ring_entries = BUFFERS, .bgid = GROUP};
+                                            .ring_entries = HDI_URING_BUFFERS, .bgid = GROUP};
     const int err = io_uring_register_buf_ring(&lane->ring, &registration, 0);
     if (err) return err;
     io_uring_buf_ring_init(lane->free);
-    for (unsigned i = 0; i < BUFFERS; i++) give_buffer(lane, (uint16_t)i);
+    for (unsigned i = 0; i < HDI_URING_BUFFERS; i++) hdi_uring_give_buffer(lane, (uint16_t)i);
     return 0;
 }
 
 /* The i-th submission is always at the i-th place (publish()). */
-static void set_up_places(struct uring_lane *lane)
+static void set_up_places(struct hdi_uring *lane)
 {
     for (unsigned i = 0; i < lane->ring.sq.ring_entries; i++) lane->ring.sq.array[i] = i;
 }
 
 /* Whether the kernel knows all that is asked of it here: multishot receive is the newest. There is
  * no flag for it, but zero-copy send came with the same version. */
-static bool is_new_enough(struct uring_lane *lane)
+static bool is_new_enough(struct hdi_uring *lane)
 {
     struct io_uring_probe *probe = io_uring_get_probe_ring(&lane->ring);
     const bool known = probe && io_uring_opcode_supported(probe, IORING_OP_SEND_ZC);
@@ -695,7 +578,7 @@ static bool is_new_enough(struct uring_lane *lane)
 
 static struct hdi_lane *uring_create(int event, int *err)
 {
-    struct uring_lane *lane = calloc(1, sizeof(*lane));
+    struct hdi_uring *lane = calloc(1, sizeof(*lane));
     if (!lane) {
         *err = -ENOMEM;
         return NULL;
@@ -742,7 +625,7 @@ const struct hdi_lane_kind hdi_lane_uring = {
     .destroy = uring_destroy,
     .arm = uring_arm,
     .unwatch = uring_unwatch,
-    .receive = uring_receive,
+    .receive = hdi_uring_receive,
     .fly = uring_fly,
     .put_send = uring_put_send,
     .put_linger = uring_put_linger,

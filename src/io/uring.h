@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * uring: a lane by io_uring.
+ *
+ * What is asked (a submission) is put into the ring by whoever asks, and handed to the kernel by
+ * the lane's worker, all at once: when it goes to sleep, or looks for news. What the kernel says (a
+ * completion) lies in memory, and is read without a system call.
+ *
+ *   connection   multishot receive: the kernel puts what comes into a buffer of the lane, which is
+ *                linked to the source until it was read. One that leaves HELD_MAX buffers unread is
+ *                told to stop, and is read by system calls until it has to wait again: no peer can
+ *                take more of the lane's memory than that.
+ *   bulky one    one that has filled a buffer, or found none: in an epoll from then on, and read
+ *                by system calls, without the copy. A poll by the ring costs more there: what it
+ *                has to tell is dealt with at the end of every system call, one by one.
+ *   listener     multishot accept, which stops at ACCEPTED_MAX that nobody took
+ *   files        one call of the kernel each, with the caller's memory (struct hdi_flight)
+ *   all others   multishot poll, of each side by itself; then system calls, as with epoll. So are
+ *                bulky ones that an epoll could not be had for, and who waits to write.
+ *
+ * Little that is written to a connection is sent later, with all else (io/outbox.h). Other writing
+ * is a system call, as with epoll: it rarely has to wait, and suspending the writer until the
+ * kernel has seen the submission costs more than the call.
+ *
+ *   URING-1  Submissions are put in, and completions taken out, with `lock` held; the kernel is
+ *            entered without it, but to get completions for which there was no place.
+ *   URING-2  enter() comes back when the kernel has taken every submission that was there. It has
+ *            seen those for a descriptor, and has cancelled them, before the descriptor is closed:
+ *            a number that was closed may soon be another's.
+ *   URING-3  A buffer is the kernel's, or linked to one source, under the lock of its side. A
+ *            completion for a stale handle gives its buffer back.
+ *   URING-4  Completions are told in their order: who takes some holds `telling`, outside all other
+ *            locks, until they are told. The worker, or the monitor in its place.
+ *
+ * A lane that has seen a bulky connection sleeps in the epoll, in which the ring is, too.
+ *
+ * The kernel interrupts no worker (COOP_TASKRUN): it does its part when the worker enters it, or
+ * with the next tick of the clock; the ring's flags say that it has something to do.
+ */
+#ifndef HDI_IO_URING_H
+#define HDI_IO_URING_H
+
+#include "io/lane.h"
+
+#if HDI_URING && !HDI_MODEL
+
+#include <liburing.h>
+
+#include "io/epoll.h"
+#include "io/outbox.h"
+
+enum { HDI_URING_BUFFERS = 1024, HDI_URING_BUFFER_BYTES = 2048 };
+
+struct hdi_uring {
+    struct hdi_lane lane; /* first */
+    struct hdi_lock telling; /* URING-4 */
+    struct hdi_lock lock;
+    struct io_uring ring;
+    struct io_uring_buf_ring *free; /* lock */
+    char *memory;
+    struct hdi_outbox outbox;
+    struct hdi_epoll bulky;
+    _Atomic(bool) collects; /* that is open, and the ring is in there; lock writes it */
+    /* For each buffer of the outbox, out.lock: the kernel reads it when it is handed over. */
+    struct __kernel_timespec linger_until[HDI_OUTBOX_BUFFERS];
+    /* Of a buffer that is linked to a source: the next, and the part that was not read yet; under
+     * the lock of the source's side. */
+    uint16_t next[HDI_URING_BUFFERS];
+    uint16_t start[HDI_URING_BUFFERS], end[HDI_URING_BUFFERS];
+};
+
+/* ---- buffers (uring_buffers.c) ---- */
+
+/* The kernel may use it again. Context: lock. */
+void hdi_uring_give_buffer(struct hdi_uring *lane, uint16_t id);
+
+/* Link it to a source, behind the others; give the first one back. Context: in.lock. */
+void hdi_uring_link_buffer(struct hdi_uring *lane, struct hdi_source *source, uint16_t id,
+                           int bytes);
+void hdi_uring_unlink_buffer(struct hdi_uring *lane, struct hdi_source *source);
+
+/* struct hdi_lane_kind's. */
+ssize_t hdi_uring_receive(struct hdi_lane *base, struct hdi_source *source,
+                          const struct iovec *parts, int count);
+
+#endif
+#endif
