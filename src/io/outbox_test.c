@@ -270,9 +270,27 @@ static int shut_both(void *arg)
 
 TEST_DRIVERS(a_shutdown_lets_readers_go, options) { run(shut_both, options); }
 
+/* Some descriptors are opened when there is need: now. */
+static void carry_much(void)
+{
+    static const char block[1 << 14];
+    hd_io ends[2];
+    nets_watched_pair(ends);
+    EXPECT_EQ(hd_write_all(ends[1], block, sizeof(block), NULL), 0);
+    skip(ends[0], sizeof(block));
+    for (int i = 0; i < 3; i++) {
+        struct nets_call reader;
+        nets_begin(&reader, ends[0], nets_do_read);
+        EXPECT_EQ(hd_write(ends[1], block, 1), 1);
+        EXPECT_EQ(nets_end(&reader), 1);
+    }
+    nets_close(ends[0], ends[1]);
+}
+
 static int end_stuck(void *arg)
 {
     (void)arg;
+    carry_much();
     for (int way = 0; way < 4; way++) {
         hd_io ends[2];
         nets_watched_pair(ends);
