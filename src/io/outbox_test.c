@@ -284,6 +284,7 @@ static void carry_much(void)
         EXPECT_EQ(hd_write(ends[1], block, 1), 1);
         EXPECT_EQ(nets_end(&reader), 1);
     }
+    EXPECT_EQ(hdi_source_of(ends[0])->collected, has_outbox());
     nets_close(ends[0], ends[1]);
 }
 

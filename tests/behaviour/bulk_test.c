@@ -356,7 +356,7 @@ static int closed_but_open(void *arg)
     EXPECT_EQ(hd_close(ends[0]), 0);
     bulky_pair(others); /* in its slot */
     EXPECT_EQ(hd_write(ends[1], "c", 1), 1);
-    EXPECT_EQ(hd_sleep_ms(1), 0);
+    EXPECT_EQ(hd_fd_wait(copy, HD_WAIT_READ, HD_FOREVER), HD_WAIT_READ);
     EXPECT_EQ(read(copy, &byte, 1), 1);
     EXPECT_EQ(byte, 'c');
     pass(others[1], others[0], MESSAGE, 0);
