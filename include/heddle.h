@@ -22,6 +22,7 @@
 #include <heddle/fork.h>
 #include <heddle/io.h>
 #include <heddle/janus.h>
+#include <heddle/lease.h>
 #include <heddle/net.h>
 #include <heddle/parallel.h>
 #include <heddle/process.h>

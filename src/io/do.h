@@ -25,9 +25,26 @@ static inline int hdi_source_stale(hd_io io)
     return -EBADF;
 }
 
-/* `source`: what hdi_source_of(io) said, maybe some time ago. */
+/* Context: the side's lock. Whether a try could succeed. */
+static inline bool hdi_side_is_worth_it(const struct hdi_source *source,
+                                        const struct hdi_side *side)
+{
+    if (side == &source->out) return side->ready;
+    return (side->ready || source->held > 0 || source->taken) && !source->taking; /* TAKE-1 */
+}
+
+/* A try for so many bytes has brought `n`. What the lane took says nothing of what came since. */
+static inline void hdi_side_tried(struct hdi_source *source, struct hdi_side *side, bool from_taken,
+                                  ssize_t n, size_t all)
+{
+    const bool less = n > 0 && (size_t)n < all && !side->hung && hdi_source_is_plain(source);
+    if (!from_taken) side->ready = n != -EAGAIN && !less; /* SRC-2, SRC-6 */
+}
+
+/* `source`: what hdi_source_of(io) said, maybe some time ago. `lends`: who waits, waits for a
+ * lease. */
 HDI_ALWAYS_INLINE ssize_t hdi_source_do_at(struct hdi_source *source, hd_io io, bool out,
-                                           hdi_try_fn *try_it, void *arg, size_t all,
+                                           hdi_try_fn *try_it, void *arg, size_t all, bool lends,
                                            int64_t deadline)
 {
     const bool now = deadline == HD_NOW;
@@ -43,9 +60,10 @@ HDI_ALWAYS_INLINE ssize_t hdi_source_do_at(struct hdi_source *source, hd_io io, 
             /* It was closed after the wait, or before all. */
             return waited ? -ECANCELED : hdi_source_stale(io);
         }
-        const ssize_t n = side->ready || now ? try_it(source, arg) : -EAGAIN;
-        const bool less = n > 0 && (size_t)n < all && !side->hung && hdi_source_is_plain(source);
-        side->ready = n != -EAGAIN && !less; /* SRC-2 */
+        const bool from_taken = !out && source->taken;
+        const bool tries = hdi_side_is_worth_it(source, side) || (now && (out || !source->taking));
+        const ssize_t n = tries ? try_it(source, arg) : -EAGAIN;
+        if (tries) hdi_side_tried(source, side, from_taken, n, all);
         if (n != -EAGAIN || now) {
             hdi_lock_give(&side->waitable.lock);
             return n;
@@ -54,6 +72,7 @@ HDI_ALWAYS_INLINE ssize_t hdi_source_do_at(struct hdi_source *source, hd_io io, 
             hdi_lock_give(&side->waitable.lock);
             hdi_lock_take(&side->waitable.lock);
         }
+        if (!out) source->lends = lends;
         err = hdi_source_wait(source, side, io, deadline);
         if (err) return err;
         waited = true;

@@ -15,8 +15,10 @@
 
 /* ---- a set ---- */
 
-int hdi_epoll_open(struct hdi_epoll *set)
+int hdi_epoll_open(struct hdi_epoll *set, int max)
 {
+    HDI_ASSERT(max <= HDI_EPOLL_MAX);
+    set->max = max;
     set->fetched = 0;
     set->fd = epoll_create1(EPOLL_CLOEXEC);
     return set->fd < 0 ? -errno : 0;
@@ -53,15 +55,15 @@ static int rounded_up_ms(int64_t ns)
 
 static int wait_until(struct hdi_epoll *set, int64_t deadline_ns)
 {
-    if (deadline_ns == INT64_MAX) return epoll_wait(set->fd, set->events, HDI_EPOLL_MAX, -1);
+    if (deadline_ns == INT64_MAX) return epoll_wait(set->fd, set->events, set->max, -1);
     int64_t left_ns = deadline_ns - hdi_clock_now();
-    if (left_ns <= 0) return epoll_wait(set->fd, set->events, HDI_EPOLL_MAX, 0);
+    if (left_ns <= 0) return epoll_wait(set->fd, set->events, set->max, 0);
     /* The kernel adds up to half a percent here, and who wakes early sleeps again. */
     if (left_ns > FAR_NS) left_ns -= left_ns / 128;
     const struct timespec left = {.tv_sec = left_ns / 1000000000, .tv_nsec = left_ns % 1000000000};
-    const int count = epoll_pwait2(set->fd, set->events, HDI_EPOLL_MAX, &left, NULL);
+    const int count = epoll_pwait2(set->fd, set->events, set->max, &left, NULL);
     if (count >= 0 || errno != ENOSYS) return count;
-    return epoll_wait(set->fd, set->events, HDI_EPOLL_MAX, rounded_up_ms(left_ns));
+    return epoll_wait(set->fd, set->events, set->max, rounded_up_ms(left_ns));
 }
 
 void hdi_epoll_sleep(struct hdi_epoll *set, int64_t deadline_ns)
@@ -80,7 +82,7 @@ static unsigned ready_of(uint32_t events)
     return ready;
 }
 
-static bool tell(const struct epoll_event *events, int count, struct hdi_wakeups *wakeups)
+bool hdi_epoll_tell(const struct epoll_event *events, int count, struct hdi_wakeups *wakeups)
 {
     bool called = false;
     for (int i = 0; i < count; i++) {
@@ -95,21 +97,21 @@ static bool tell(const struct epoll_event *events, int count, struct hdi_wakeups
     return called;
 }
 
-bool hdi_epoll_tell(struct hdi_epoll *set, bool look, struct hdi_wakeups *wakeups)
+int hdi_epoll_fetch(struct hdi_epoll *set, bool look)
 {
     if (set->fetched == 0 && look) {
-        const int count = epoll_wait(set->fd, set->events, HDI_EPOLL_MAX, 0);
+        const int count = epoll_wait(set->fd, set->events, set->max, 0);
         set->fetched = count > 0 ? count : 0;
     }
     const int count = set->fetched;
     set->fetched = 0;
-    return tell(set->events, count, wakeups);
+    return count;
 }
 
 bool hdi_epoll_stand_in(struct hdi_epoll *set, struct hdi_wakeups *wakeups)
 {
     struct epoll_event events[64]; /* The set's own are its worker's. */
-    return tell(events, epoll_wait(set->fd, events, 64, 0), wakeups);
+    return hdi_epoll_tell(events, epoll_wait(set->fd, events, 64, 0), wakeups);
 }
 
 /* ---- a lane of nothing else ---- */
@@ -127,6 +129,7 @@ struct hdi_epoll *hdi_epoll_of(struct hdi_lane *lane)
 static void epoll_destroy(struct hdi_lane *lane)
 {
     hdi_epoll_close(hdi_epoll_of(lane));
+    hdi_spares_fini(&lane->spares);
     free(lane);
 }
 
@@ -138,7 +141,7 @@ static struct hdi_lane *epoll_create_lane(int event, int *err)
         return NULL;
     }
     lane->lane.kind = &hdi_lane_epoll;
-    *err = hdi_epoll_open(&lane->set);
+    *err = hdi_epoll_open(&lane->set, HDI_EPOLL_MAX);
     if (*err == 0) {
         *err = hdi_epoll_add(&lane->set, event, EPOLLIN, (hd_io){0});
         if (*err == 0) return &lane->lane;
@@ -166,7 +169,9 @@ static void epoll_sleep(struct hdi_lane *lane, int64_t deadline_ns)
 
 static void epoll_poll(struct hdi_lane *lane, bool look, struct hdi_wakeups *wakeups)
 {
-    if (hdi_epoll_tell(hdi_epoll_of(lane), look, wakeups)) hdi_lane_called(lane);
+    struct hdi_epoll *set = hdi_epoll_of(lane);
+    const int count = hdi_epoll_fetch(set, look);
+    if (hdi_epoll_tell(set->events, count, wakeups)) hdi_lane_called(lane);
 }
 
 static void epoll_stand_in(struct hdi_lane *lane, bool stuck, struct hdi_wakeups *wakeups)

@@ -16,12 +16,13 @@ enum { HDI_EPOLL_MAX = 256 };
 
 struct hdi_epoll {
     int fd;
+    int max; /* events that are fetched at once */
     int fetched; /* its worker's, as the next: by hdi_epoll_sleep(), and not told yet */
     struct epoll_event events[HDI_EPOLL_MAX];
 };
 
 /* Returns: 0, -EMFILE, -ENFILE, -ENOMEM. */
-int hdi_epoll_open(struct hdi_epoll *set);
+int hdi_epoll_open(struct hdi_epoll *set, int max);
 void hdi_epoll_close(struct hdi_epoll *set);
 
 /* Handle 0: of no source, but a call. Returns: 0, -ENOMEM, -ENOSPC. */
@@ -33,9 +34,12 @@ void hdi_epoll_leave(struct hdi_epoll *set, struct hdi_source *source);
 /* Context: its worker. */
 void hdi_epoll_sleep(struct hdi_epoll *set, int64_t deadline_ns);
 
-/* Tell what that brought, or, if it was nothing and `look`, what there is. Context: its worker, no
- * lock. Returns whether it was called. */
-bool hdi_epoll_tell(struct hdi_epoll *set, bool look, struct hdi_wakeups *wakeups);
+/* What that brought, or, if it was nothing and `look`, what there is: the first of set->events,
+ * which are to be told. Context: its worker. Returns how many. */
+int hdi_epoll_fetch(struct hdi_epoll *set, bool look);
+
+/* Tell some. Context: no lock. Returns whether the set was called. */
+bool hdi_epoll_tell(const struct epoll_event *events, int count, struct hdi_wakeups *wakeups);
 
 /* Tell what there is. Context: any thread, no lock. Returns as above. */
 bool hdi_epoll_stand_in(struct hdi_epoll *set, struct hdi_wakeups *wakeups);

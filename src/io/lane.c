@@ -188,14 +188,15 @@ static int nothing_ahead(struct hdi_source *source)
     const int err = source->failed;
     source->failed = 0;
     if (err) return err;
-    return source->in.armed && source->ahead ? -EAGAIN : -ENODATA;
+    return (source->in.armed && source->ahead) || source->taking ? -EAGAIN : -ENODATA;
 }
 
 /* The lane that may have something for it; NULL. Who waited for this side has seen which it is; for
  * the other it may be chosen this moment. */
 static struct hdi_lane *lane_ahead(const struct hdi_source *source)
 {
-    if (!(source->in.armed && source->ahead) && !hdi_source_has(source)) return NULL;
+    const bool comes = (source->in.armed && source->ahead) || source->taking;
+    if (!comes && !hdi_source_has(source)) return NULL;
     struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
     return lane && lane->kind->receive ? lane : NULL;
 }
@@ -206,6 +207,16 @@ ssize_t hdi_lane_receive(struct hdi_source *source, const struct iovec *parts, i
     if (!lane) return -ENODATA;
     const ssize_t n = lane->kind->receive(lane, source, parts, count);
     return n >= 0 ? n : nothing_ahead(source);
+}
+
+/* Errors are left to who reads. */
+ssize_t hdi_lane_lend(struct hdi_source *source, struct hdi_loan *loan, char **bytes)
+{
+    struct hdi_lane *lane = lane_ahead(source);
+    if (!lane) return -ENODATA;
+    const ssize_t n = lane->kind->lend(lane, source, loan, bytes);
+    if (n != -EAGAIN) return n;
+    return source->failed ? -ENODATA : nothing_ahead(source);
 }
 
 int hdi_lane_accept(struct hdi_source *source)

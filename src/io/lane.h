@@ -22,7 +22,7 @@
 #ifndef HDI_IO_LANE_H
 #define HDI_IO_LANE_H
 
-#include "io/source.h"
+#include "io/loan.h"
 
 struct hdi_lane;
 
@@ -59,13 +59,16 @@ struct hdi_lane_kind {
      * bytes; -EAGAIN: none. NULL: never any. */
     ssize_t (*receive)(struct hdi_lane *lane, struct hdi_source *source,
                        const struct iovec *parts, int count);
+    /* The same by lending the first buffer (hdi_lane_lend), which comes back from any thread. */
+    ssize_t (*lend)(struct hdi_lane *lane, struct hdi_source *source, struct hdi_loan *loan,
+                    char **bytes);
+    void (*take_back)(struct hdi_lane *lane, const char *base);
     /* Have the kernel make a call. NULL: it cannot. */
     void (*fly)(struct hdi_lane *lane, struct hdi_flight *flight);
     /* Prepare to send something, if there is room at once, or until then; for lanes with an outbox.
      * Context: out.lock. */
     void (*put_send)(struct hdi_lane *lane, struct hdi_source *source, struct iovec unsent);
-    void (*put_linger)(struct hdi_lane *lane, struct hdi_source *source, struct iovec unsent,
-                       int64_t until_ns);
+    void (*put_linger)(struct hdi_lane *lane, struct hdi_source *source, struct iovec unsent);
     /* Do what was prepared, and tell all that came of it. Context: no lock. */
     void (*carry_out)(struct hdi_lane *lane, struct hdi_wakeups *wakeups);
     void (*sleep)(struct hdi_lane *lane, int64_t deadline_ns);
@@ -82,6 +85,7 @@ struct hdi_lane {
     struct hdi_worker *worker;
     int event; /* the parker's */
     struct hdi_outbox *outbox; /* what is sent later; NULL: nothing is */
+    struct hdi_spares spares;
 };
 
 /* The lane in which the kernel makes calls for the running fiber; NULL: none, or not from here; or

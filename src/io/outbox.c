@@ -11,6 +11,8 @@
 #include "os/clock.h"
 #include "os/memory.h"
 
+#define SECOND_NS INT64_C(1000000000)
+
 enum { BATCH = 64, MEMORY_BYTES = HDI_OUTBOX_BUFFERS * HDI_OUTBOX_BYTES };
 
 static _Atomic(unsigned) live_count; /* outboxes of the process, and of those it was forked from */
@@ -54,6 +56,7 @@ static struct hdi_outbox *outbox_of(const struct hdi_source *source)
 
 static char *bytes_of(const struct hdi_source *source)
 {
+    if (source->unsent_loan.base) return source->unsent_loan.base;
     return outbox_of(source)->memory + (size_t)source->unsent * HDI_OUTBOX_BYTES;
 }
 
@@ -63,28 +66,49 @@ static struct iovec unsent_of(const struct hdi_source *source)
                           (size_t)(source->unsent_end - source->unsent_start)};
 }
 
-/* Take a buffer, and queue the handle if it is not. Returns false if there is no room for one. */
+/* Queue the handle, if it is not. Returns false if there is no room. Context: outbox->lock. */
+static bool queue(struct hdi_outbox *outbox, struct hdi_source *source)
+{
+    const unsigned count = hdi_load_relaxed(&outbox->count);
+    if (source->queued) return true;
+    if (count == HDI_OUTBOX_BUFFERS) return false;
+    outbox->queued[count] = hdi_source_handle(source);
+    hdi_store_relaxed(&outbox->count, count + 1);
+    source->queued = true;
+    return true;
+}
+
+/* Take a buffer, and queue the handle. Returns false if there is no room. */
 static bool take_buffer(struct hdi_outbox *outbox, struct hdi_source *source)
 {
     hdi_lock_take(&outbox->lock);
-    const unsigned count = hdi_load_relaxed(&outbox->count);
-    const bool room = outbox->free_count > 0 && (source->queued || count < HDI_OUTBOX_BUFFERS);
+    const bool room = outbox->free_count > 0 && queue(outbox, source);
     if (room) source->unsent = outbox->free[--outbox->free_count];
-    if (room && !source->queued) {
-        outbox->queued[count] = hdi_source_handle(source);
-        hdi_store_relaxed(&outbox->count, count + 1);
-        source->queued = true;
-    }
     hdi_lock_give(&outbox->lock);
+    return room;
+}
+
+/* The same with a buffer that was lent. */
+static bool take_loan(struct hdi_outbox *outbox, struct hdi_source *source, struct hdi_loan loan)
+{
+    hdi_lock_take(&outbox->lock);
+    const bool room = outbox->loans < HDI_OUTBOX_BUFFERS && queue(outbox, source);
+    if (room) outbox->loans++;
+    hdi_lock_give(&outbox->lock);
+    if (room) source->unsent_loan = loan;
     return room;
 }
 
 static void give_buffer(struct hdi_source *source)
 {
     struct hdi_outbox *outbox = outbox_of(source);
+    const struct hdi_loan loan = source->unsent_loan;
+    source->unsent_loan = (struct hdi_loan){0};
     hdi_lock_take(&outbox->lock);
-    outbox->free[outbox->free_count++] = source->unsent;
+    if (loan.base) outbox->loans--;
+    else outbox->free[outbox->free_count++] = source->unsent;
     hdi_lock_give(&outbox->lock);
+    if (loan.base) hdi_loan_end(loan);
 }
 
 /* Nothing is left, of which `err` says the end. */
@@ -122,6 +146,12 @@ static struct hdi_outbox *outbox_here(const struct hdi_source *source)
     return lane && lane->worker == hdi_worker_self() && !hdi_sys_fault ? lane->outbox : NULL;
 }
 
+/* Whether it will be sent at once, and nobody else writes there (OUT-5). */
+static bool is_likely(struct hdi_source *source)
+{
+    return !source->full && !hdi_load_relaxed(&source->direct);
+}
+
 static void append(struct hdi_source *source, const struct iovec *parts, int count)
 {
     char *to = bytes_of(source) + source->unsent_end;
@@ -146,11 +176,11 @@ ssize_t hdi_lane_send(struct hdi_source *source, const struct iovec *parts, int 
                       size_t bytes)
 {
     if (source->shut_after) return -EPIPE;
-    const size_t used = source->sending == HDI_UNSENT_QUEUED ? source->unsent_end : 0;
+    const bool append_it = source->sending == HDI_UNSENT_QUEUED && !source->unsent_loan.base;
+    const size_t used = append_it ? source->unsent_end : 0;
     const bool little = bytes > 0 && bytes <= HDI_OUTBOX_BYTES - used;
-    const bool likely = little && !source->full && !hdi_load_relaxed(&source->direct);
-    struct hdi_outbox *outbox = likely ? outbox_here(source) : NULL;
-    if (used == 0 || !outbox) {
+    struct hdi_outbox *outbox = little && is_likely(source) ? outbox_here(source) : NULL;
+    if (!append_it || !outbox) {
         const int err = clear_way(source);
         if (err) return err;
         if (!outbox || !take_buffer(outbox, source)) return -ENODATA;
@@ -159,6 +189,30 @@ ssize_t hdi_lane_send(struct hdi_source *source, const struct iovec *parts, int 
     }
     append(source, parts, count);
     return (ssize_t)bytes;
+}
+
+/* Whether its buffer will be there for as long as the outbox. */
+static bool is_kept_long_enough(const struct hdi_source *source, const struct hdi_outbox *outbox,
+                                struct hdi_loan loan)
+{
+    if (loan.ring) return loan.ring->outbox == outbox;
+    const struct hdi_lane *home = hdi_block_of(loan.base)->home;
+    return !home || home->worker->exec.runtime == source->runtime;
+}
+
+/* What stands before it is seen to by who writes. */
+bool hdi_lane_send_loan(struct hdi_source *source, struct hdi_loan loan, const char *bytes,
+                        size_t count)
+{
+    const bool clear = source->sending == HDI_UNSENT_NONE && !source->unsent_failed;
+    if (!clear || source->shut_after || count == 0 || !is_likely(source)) return false;
+    struct hdi_outbox *outbox = outbox_here(source);
+    if (!outbox || !is_kept_long_enough(source, outbox, loan)) return false;
+    if (!take_loan(outbox, source, loan)) return false;
+    source->unsent_start = (uint16_t)(bytes - loan.base);
+    source->unsent_end = (uint16_t)(source->unsent_start + count);
+    source->sending = HDI_UNSENT_QUEUED;
+    return true;
 }
 
 static void wait_for_room(struct hdi_source *source)
@@ -316,12 +370,13 @@ static void linger(struct hdi_source *source)
 {
     struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
     source->sending = HDI_UNSENT_LINGERING;
-    lane->kind->put_linger(lane, source, unsent_of(source), source->linger_until_ns);
+    lane->kind->put_linger(lane, source, unsent_of(source));
 }
 
 static void begin_to_linger(struct hdi_source *source)
 {
-    source->linger_until_ns = hdi_clock_now() + HDI_LINGER_NS;
+    const int64_t until_ns = hdi_clock_now() + HDI_LINGER_NS;
+    source->linger_until = (struct timespec){until_ns / SECOND_NS, until_ns % SECOND_NS};
     hdi_fetch_add_relaxed(&outbox_of(source)->lingering, 1); /* A lane's end looks at all of it. */
     linger(source);
 }
@@ -372,8 +427,9 @@ void hdi_outbox_lingered(hd_io handle, int result)
     hdi_lock_take(&source->out.waitable.lock);
     HDI_ASSERT(source->sending == HDI_UNSENT_LINGERING); /* OUT-2 */
     if (result > 0) source->unsent_start += (uint16_t)result;
+    const int64_t until_ns = source->linger_until.tv_sec * SECOND_NS + source->linger_until.tv_nsec;
     const bool more = source->unsent_start < source->unsent_end && is_passing(result) &&
-                      hdi_clock_now() < source->linger_until_ns;
+                      hdi_clock_now() < until_ns;
     if (more) {
         linger(source);
     } else {
@@ -382,6 +438,13 @@ void hdi_outbox_lingered(hd_io handle, int result)
     }
     unlock(source);
     if (!more) hdi_source_finish(source);
+}
+
+void hdi_lane_abandon(struct hdi_source *source)
+{
+    const struct hdi_loan loan = source->unsent_loan;
+    struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
+    if (loan.base && !loan.ring) hdi_spares_keep(&lane->spares, hdi_block_of(loan.base));
 }
 
 bool hdi_outbox_lingers(const struct hdi_lane *lane)

@@ -7,6 +7,9 @@
  * sleeps, and whenever it looks for news; while it is in one task for long, or in many without a
  * look, the monitor does, at its second look. So there is none where there is no monitor.
  *
+ * What lies in a buffer of the runtime (io/loan.h), be it much, is not copied: the buffer is the
+ * outbox's then, and nothing is appended to it.
+ *
  *   OUT-1  What is left in a source's buffer comes before all that is written later: that is
  *          appended to it while it is queued, or sent once the buffer is empty, or waits.
  *   OUT-2  Under out.lock, a buffer is in one of these states:
@@ -44,6 +47,7 @@ struct hdi_outbox {
     char *memory;
     unsigned free_count;
     uint16_t free[HDI_OUTBOX_BUFFERS];
+    unsigned loans;       /* instead of those, at most as many */
     _Atomic(unsigned) count;          /* of the next; read without the lock as a guess */
     hd_io queued[HDI_OUTBOX_BUFFERS]; /* some may be stale, or have nothing left */
     _Atomic(unsigned) rounds;         /* how often some were taken out; as the count */

@@ -10,21 +10,23 @@
 #include "base/mutant.h"
 #include "os/mutex.h"
 
+_Static_assert(offsetof(struct hdi_source, generation) == HDI_CACHE_LINE &&
+                   offsetof(struct hdi_source, linger_until) <= 3 * HDI_CACHE_LINE,
+               "lines as in the header");
+
 /* ---- the table ---- */
 
-enum { CHUNK = HDI_MODEL ? 1 : 1024, CHUNKS_MAX = 4096 };
+enum { CHUNK = HDI_SOURCE_CHUNK, CHUNKS_MAX = HDI_SOURCE_CHUNKS_MAX };
 
 static struct hdi_mutex table_lock = HDI_MUTEX_INIT;
-static _Atomic(struct hdi_source *) chunks[CHUNKS_MAX]; /* table_lock writes; never freed */
-static unsigned chunk_count;                            /* table_lock */
-static struct hdi_source *free_sources;                 /* table_lock */
-static struct hdi_source nowhere;                       /* what stale handles may name */
+_Atomic(struct hdi_source *) hdi_source_chunks[CHUNKS_MAX]; /* table_lock writes; never freed */
+static unsigned chunk_count;                                /* table_lock */
+static struct hdi_source *free_sources;                     /* table_lock */
+static struct hdi_source nowhere;                           /* what stale handles may name */
 
 static struct hdi_source *source_at(uint32_t index)
 {
-    if (index / CHUNK >= CHUNKS_MAX) return NULL;
-    struct hdi_source *chunk = hdi_load_acquire(&chunks[index / CHUNK]); /* C */
-    return chunk ? &chunk[index % CHUNK] : NULL;
+    return hdi_source_slot((hd_io){index});
 }
 
 static void side_init(struct hdi_side *side)
@@ -47,14 +49,15 @@ static bool add_chunk(void)
         source->next = free_sources;
         free_sources = source;
     }
-    hdi_store_release(&chunks[chunk_count++], chunk); /* C */
+    hdi_store_release(&hdi_source_chunks[chunk_count++], chunk); /* C */
     return true;
 }
 
 #if HDI_MODEL
 void hdi_sources_forget(void)
 {
-    while (chunk_count > 0) hdi_store_relaxed(&chunks[--chunk_count], NULL); /* One thread. */
+    /* One thread. */
+    while (chunk_count > 0) hdi_store_relaxed(&hdi_source_chunks[--chunk_count], NULL);
     free_sources = NULL;
 }
 #endif
@@ -82,17 +85,6 @@ static void give_slot(struct hdi_source *source)
     source->next = free_sources;
     free_sources = source;
     hdi_mutex_unlock(&table_lock);
-}
-
-struct hdi_source *hdi_source_of(hd_io io)
-{
-    struct hdi_source *source = source_at((uint32_t)io.private_);
-    return source && hdi_source_is(source, io) ? source : NULL;
-}
-
-struct hdi_source *hdi_source_slot(hd_io io)
-{
-    return source_at((uint32_t)io.private_);
 }
 
 /* ---- making and ending ---- */
@@ -125,12 +117,16 @@ int hdi_source_adopt(struct hd_runtime *runtime, int fd, enum hdi_source_kind ki
     source->kind = kind;
     hdi_store_relaxed(&source->is_file, kind == HDI_SOURCE_FILE); /* Under a lock it is exact. */
     source->borrowed = source->gentle = source->delayed = source->fast = false;
-    source->bulky = source->ahead = source->collected = false;
+    source->bulky = source->ahead = source->collected = source->lends = source->taking = false;
     hdi_store_relaxed(&source->shared, false); /* Under a lock, as the next two. */
     hdi_store_relaxed(&source->direct, false);
     hdi_store_relaxed(&source->reset, false);
     source->held = 0;
+    source->taken = NULL;
+    source->uses = 0;
+    source->filed = source->known = false;
     source->sending = HDI_UNSENT_NONE;
+    source->unsent_loan = (struct hdi_loan){0};
     source->full = source->queued = source->closing = source->shut_after = false;
     source->unsent_failed = 0;
     source->failed = 0;
@@ -274,6 +270,7 @@ static struct hdi_source *next_to_end(struct hd_runtime *runtime, bool all)
 void hdi_sources_end(struct hd_runtime *runtime, bool all)
 {
     for (struct hdi_source *source; (source = next_to_end(runtime, all));) {
+        if (source->closing) hdi_lane_abandon(source);
         (void)(source->closing ? hdi_source_finish(source) : hd_close(hdi_source_handle(source)));
     }
 }
@@ -290,6 +287,11 @@ int hdi_side_watch(struct hdi_source *source, struct hdi_side *side)
     if (!err && hdi_load_acquire(&source->lane)) err = hdi_lane_arm(source, side); /* V */
     if (!err) side->armed = true;
     return err;
+}
+
+void hdi_side_wake(struct hdi_side *side, struct hdi_wakeups *wakeups)
+{
+    wake_all(side, 0, wakeups);
 }
 
 void hdi_side_tell(struct hdi_side *side, bool hung, struct hdi_wakeups *wakeups)
@@ -342,6 +344,7 @@ static bool is_ready(hd_case *c, struct hdi_source *source, struct hdi_side *sid
         c->result = 0;
         return true;
     }
+    if (bit == HDI_READY_IN) source->lends = false;
     const int err = hdi_side_watch(source, side);
     const int ready = err ? err : side->ready ? ask(source, bit) : 0;
     side->ready = ready > 0 && ((unsigned)ready & bit);
@@ -403,6 +406,36 @@ const struct hdi_op hdi_op_writable = {
     .host = host,
 };
 
+/* Most waits, of either side. Functions of their own, with nothing else on the stack, and nothing
+ * set that is not read: it is cold when it is needed again. */
+static __attribute__((noinline)) int wait_to_read(struct hdi_side *side, hd_io io,
+                                                  struct hd_task *task)
+{
+    hd_case c;
+    c.kind = HD_CASE_READABLE;
+    c.object = side;
+    c.number = (int64_t)io.private_;
+    return hdi_wait_fiber(&hdi_op_readable, &c, task);
+}
+
+static __attribute__((noinline)) int wait_to_write(struct hdi_side *side, hd_io io,
+                                                   struct hd_task *task)
+{
+    hd_case c;
+    c.kind = HD_CASE_WRITABLE;
+    c.object = side;
+    c.number = (int64_t)io.private_;
+    return hdi_wait_fiber(&hdi_op_writable, &c, task);
+}
+
+static __attribute__((noinline)) int wait_otherwise(struct hdi_side *side, bool out, hd_io io,
+                                                    int64_t deadline)
+{
+    hd_case c = HD_CASE_(out ? HD_CASE_WRITABLE : HD_CASE_READABLE, side, NULL,
+                         (int64_t)io.private_);
+    return hdi_wait_locked(out ? &hdi_op_writable : &hdi_op_readable, &c, deadline);
+}
+
 int hdi_source_wait(struct hdi_source *source, struct hdi_side *side, hd_io io, int64_t deadline)
 {
     const bool out = side == &source->out;
@@ -411,13 +444,13 @@ int hdi_source_wait(struct hdi_source *source, struct hdi_side *side, hd_io io, 
         hdi_lock_give(&side->waitable.lock);
         return err;
     }
-    hd_case c = HD_CASE_(out ? HD_CASE_WRITABLE : HD_CASE_READABLE, side, NULL,
-                         (int64_t)io.private_);
-    return hdi_wait_locked(out ? &hdi_op_writable : &hdi_op_readable, &c, deadline);
+    struct hd_task *task = deadline == HD_FOREVER ? hdi_task_self() : NULL;
+    if (!task || task->kind != HDI_TASK_FIBER) return wait_otherwise(side, out, io, deadline);
+    return out ? wait_to_write(side, io, task) : wait_to_read(side, io, task);
 }
 
 ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t all,
                       int64_t deadline)
 {
-    return hdi_source_do_at(hdi_source_of(io), io, out, try_it, arg, all, deadline);
+    return hdi_source_do_at(hdi_source_of(io), io, out, try_it, arg, all, false, deadline);
 }

@@ -25,6 +25,8 @@
  *   SRC-5  A call that does not hold a lock while it uses the descriptor (a thread that may block)
  *          is one of its users; the descriptor is closed, and the slot free, when the handle is
  *          closed and the last of them has left.
+ *   SRC-6  What a lane took for a reader (io/uring_take.c) it asked for before the reader did:
+ *          `ready` was false from then on, and is true again if something came since.
  *
  * System calls under a spinning lock: they do not wait, and two tasks that read from the same
  * socket at the same moment are rare.
@@ -32,7 +34,10 @@
 #ifndef HDI_IO_SOURCE_H
 #define HDI_IO_SOURCE_H
 
-#include <heddle/io.h>
+#include <stdalign.h>
+#include <time.h>
+
+#include <heddle/lease.h>
 
 #include "os/sys.h"
 #include "sched/runtime.h"
@@ -62,17 +67,29 @@ enum hdi_unsent {
     HDI_UNSENT_LINGERING,
 };
 
+/* A buffer that belongs to nobody else (io/loan.h). */
+struct hdi_loan {
+    char *base;            /* NULL: none */
+    struct hdi_lane *ring; /* whose buffer it is; NULL: a block */
+};
+
+struct hdi_block;
+
+/* In the order of their use, three lines of the cache for a message, and one for the rest: with a
+ * thousand connections each is a miss. */
 struct hdi_source {
-    struct hdi_side in, out;
+    alignas(HDI_CACHE_LINE) struct hdi_side in;
+    struct hdi_side out;
     struct hd_runtime *runtime;        /* SRC-3 */
     int fd;                            /* SRC-3 */
     uint32_t index;                    /* constant */
+
     _Atomic(uint32_t) generation;      /* SRC-3; read without a lock as a first guess */
-    _Atomic(bool) is_file;             /* of that kind; as the generation */
     enum hdi_source_kind kind;         /* as the three that follow: constant while it is open */
     bool borrowed;                     /* the descriptor stays when the handle is closed */
     bool gentle;                       /* nobody may make it non-blocking: it is asked first */
     bool delayed;                      /* listener: accepted ones keep Nagle's algorithm */
+    _Atomic(bool) is_file;             /* of that kind; as the generation */
     _Atomic(bool) shared;              /* others have the descriptor too; set once, as the next */
     _Atomic(bool) direct;              /* what is written is not left (io/outbox.h) */
     _Atomic(bool) reset;               /* sending later found that; to be told to who reads */
@@ -80,24 +97,37 @@ struct hdi_source {
     bool bulky;                        /* in.lock: more comes at once than that is good for */
     bool ahead;                        /* in.lock: `armed` means that it does so */
     bool collected;                    /* in.lock: or that it is in a set (io/epoll.h) */
-    bool stopping;                     /* in.lock, as all up to `users`: it shall no more */
-    uint16_t held_first, held_last, held; /* buffers of the lane, of what was received ahead */
-    int *accepted;                     /* listener: accepted ahead; [accepted_room] */
-    uint32_t accepted_first, accepted_end, accepted_room;
+    bool stopping;                     /* in.lock, as all up to `taken`: it shall no more */
+    bool lends;                        /* who waits to read, waits for a lease */
+    bool taking;                       /* the lane receives for who waits (io/uring_take.c) */
     int failed;                        /* what receiving ahead ended with, to be told; 0: nothing */
-    uint32_t asked_at;                 /* the lane's lock: how many submissions it had, after its */
-    enum hdi_unsent sending;           /* out.lock, as all up to `linger_until_ns`: io/outbox.h */
-    uint16_t unsent, unsent_start, unsent_end; /* the lane's buffer, and what of it is unsent */
-    bool full;                         /* the last write found no room for all of it */
+    uint16_t held_first, held_last, held; /* buffers of the lane, of what was received ahead */
+    uint16_t taken_start, taken_end;   /* the part of the next that was not read yet */
+    struct hdi_block *taken;           /* what the lane received for who waited; NULL: nothing */
+
+    uint32_t asked_at;                 /* the lane's lock, as all up to `known`: how many
+                                        * submissions it had, after its */
+    uint16_t uses;                     /* submissions that name its descriptor, up to some number */
+    uint16_t file;                     /* a place in the ring's table of files (uring_files.c) */
+    bool filed;                        /* it has one; nobody gives it one once it is stale */
+    bool known;                        /* the ring knows it by that */
+    bool full;                         /* out.lock, as all up to `linger_until`, but the lane
+                                        * (io/outbox.h): the last write found no room for all */
     bool queued;                       /* the handle is in the lane's outbox */
     bool closing;                      /* the handle is closed, the descriptor will be */
     bool shut_after;                   /* a shutdown is to follow, of what is written */
+    uint16_t unsent, unsent_start, unsent_end; /* a buffer of the outbox, what is unsent of it */
+    struct hdi_loan unsent_loan;       /* or of this */
+    enum hdi_unsent sending;
     int unsent_failed;                 /* what sending later ended with, to be told; 0: nothing */
-    int64_t linger_until_ns;
-    uint32_t users;                    /* SRC-5; the open handle is one */
-    struct hdi_lock watching;          /* held for the next two, inside any other lock */
-    bool watched;
     _Atomic(struct hdi_lane *) lane;   /* live: where it is watched; read without a lock */
+
+    struct timespec linger_until;
+    int *accepted;                     /* in.lock; listener: accepted ahead; [accepted_room] */
+    uint32_t accepted_first, accepted_end, accepted_room;
+    uint32_t users;                    /* in.lock, SRC-5; the open handle is one */
+    struct hdi_lock watching;          /* held for the next and the lane, inside any other lock */
+    bool watched;
     struct hdi_source *next;           /* in the list of free ones, or of its runtime's */
     struct hdi_source **link;          /* in that of its runtime's: what points to it */
 };
@@ -115,17 +145,31 @@ int hdi_source_create(struct hd_runtime *runtime, int fd, enum hdi_source_kind k
 int hdi_source_create_pair(struct hd_runtime *runtime, const int fds[2],
                            enum hdi_source_kind kind, hd_io ios[2]);
 
-/* The source a handle names, if it is not plainly stale; NULL. Under the side's lock it is to be
- * looked at again: hdi_source_is(). */
-struct hdi_source *hdi_source_of(hd_io io);
+/* The table, in chunks (source.c). */
+enum { HDI_SOURCE_CHUNK = HDI_MODEL ? 1 : 1024, HDI_SOURCE_CHUNKS_MAX = 4096 };
+extern _Atomic(struct hdi_source *) hdi_source_chunks[HDI_SOURCE_CHUNKS_MAX];
 
-/* The same of one that may be stale, but is known to be kept (io/outbox.h). */
-struct hdi_source *hdi_source_slot(hd_io io);
+/* The slot of a handle, which may be stale; NULL: there is none. */
+static inline struct hdi_source *hdi_source_slot(hd_io io)
+{
+    const uint32_t index = (uint32_t)io.private_, chunk = index / HDI_SOURCE_CHUNK;
+    if (chunk >= HDI_SOURCE_CHUNKS_MAX) return NULL;
+    struct hdi_source *sources = hdi_load_acquire(&hdi_source_chunks[chunk]); /* C */
+    return sources ? &sources[index % HDI_SOURCE_CHUNK] : NULL;
+}
 
 static inline bool hdi_source_is(struct hdi_source *source, hd_io io)
 {
     /* Relaxed: under a side's lock it is exact (SRC-3). */
     return hdi_load_relaxed(&source->generation) == (uint32_t)(io.private_ >> 32);
+}
+
+/* The source a handle names, if it is not plainly stale; NULL. Under the side's lock it is to be
+ * looked at again. */
+static inline struct hdi_source *hdi_source_of(hd_io io)
+{
+    struct hdi_source *source = hdi_source_slot(io);
+    return source && hdi_source_is(source, io) ? source : NULL;
 }
 
 /* Become one of its users (SRC-5), until hdi_source_release(). Returns: NULL if it is stale. */
@@ -174,7 +218,8 @@ void hdi_source_ready(struct hdi_source *source, hd_io handle, unsigned ready,
 /* Be told when this side is ready. Context: the side's lock. */
 int hdi_side_watch(struct hdi_source *source, struct hdi_side *side);
 
-/* The same for one side, whose lock is held, and whose generation is right. */
+/* The same for one side, whose lock is held, and whose generation is right; or wake only. */
+void hdi_side_wake(struct hdi_side *side, struct hdi_wakeups *wakeups);
 void hdi_side_tell(struct hdi_side *side, bool hung, struct hdi_wakeups *wakeups);
 
 /* ---- what lanes provide (lane.c) ---- */
@@ -183,10 +228,19 @@ void hdi_side_tell(struct hdi_side *side, bool hung, struct hdi_wakeups *wakeups
  * what comes next will be received ahead, too; -ENODATA: the kernel is to be asked. */
 ssize_t hdi_lane_receive(struct hdi_source *source, const struct iovec *parts, int count);
 
+/* Lend the first buffer of what was received ahead: *loan, and the bytes in it. Context: in.lock.
+ * Returns: how many bytes; -EAGAIN as above; -ENODATA: it is to be read, by a copy or a call. */
+ssize_t hdi_lane_lend(struct hdi_source *source, struct hdi_loan *loan, char **bytes);
+
 /* Leave what is written to be sent later. Context: out.lock, as in what follows. Returns: `bytes`;
  * an error of what was left before, once; -EAGAIN; -ENODATA: the kernel is to be asked. */
 ssize_t hdi_lane_send(struct hdi_source *source, const struct iovec *parts, int count,
                       size_t bytes);
+
+/* The same of what lies in a loan, without a copy. Returns whether it will be sent, and the loan is
+ * the outbox's. If not, it is to be written. */
+bool hdi_lane_send_loan(struct hdi_source *source, struct hdi_loan loan, const char *bytes,
+                        size_t count);
 
 /* Whether what is left there is this process's to send. Context: no lock. */
 bool hdi_lane_is_ours(const struct hdi_source *source);
@@ -200,16 +254,21 @@ int hdi_lane_shut(struct hdi_source *source, int how);
 /* The handle is closed. Returns whether all was sent; if not, hdi_source_finish() will follow. */
 bool hdi_lane_close(struct hdi_source *source);
 
+/* That is not waited for any more. The kernel may be reading what was lent, up to the lane's end:
+ * that has it now. Context: the runtime ends, no worker is left. */
+void hdi_lane_abandon(struct hdi_source *source);
+
 /* The same for a connection. Returns its descriptor, or as above. */
 int hdi_lane_accept(struct hdi_source *source);
 
 /* Have the kernel tell when a side of a watched source is ready. Context: the side's lock. */
 int hdi_lane_arm(struct hdi_source *source, struct hdi_side *side);
 
-/* Whether something was received or accepted ahead. Context: in.lock. */
+/* Whether something was received or accepted already. Context: in.lock. */
 static inline bool hdi_source_has(const struct hdi_source *source)
 {
-    return source->held > 0 || source->accepted_end > source->accepted_first || source->failed;
+    return source->held > 0 || source->accepted_end > source->accepted_first || source->failed ||
+           source->taken;
 }
 
 /* The handle of an open source. Context: who has it open. */

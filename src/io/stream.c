@@ -10,6 +10,7 @@
 
 #include "io/do.h"
 #include "io/file.h"
+#include "io/stream.h"
 
 /* ---- reading and writing ---- */
 
@@ -120,6 +121,20 @@ HDI_ALWAYS_INLINE ssize_t try_write(struct hdi_source *source, void *arg)
     return hdi_sys(source->runtime, writev, source->fd, from->parts, from->count);
 }
 
+ssize_t hdi_stream_try_read(struct hdi_source *source, void *bytes, size_t count)
+{
+    const struct iovec part = {bytes, count};
+    struct parts to = {&part, 1};
+    return try_read(source, &to);
+}
+
+ssize_t hdi_stream_try_write(struct hdi_source *source, const void *bytes, size_t count)
+{
+    const struct iovec part = {(void *)bytes, count};
+    struct parts from = {&part, 1};
+    return try_write(source, &from);
+}
+
 /* As far as that can be told without a lock: the file layer looks again. */
 static bool is_file(struct hdi_source *source)
 {
@@ -133,7 +148,8 @@ HDI_ALWAYS_INLINE ssize_t read_parts(hd_io io, const struct iovec *parts, int co
     struct hdi_source *source = hdi_source_of(io);
     if (is_file(source)) return hdi_file_readv(io, parts, count, -1);
     struct parts to = {parts, count};
-    return hdi_source_do_at(source, io, false, try_read, &to, sum(parts, count), deadline);
+    return hdi_source_do_at(source, io, false, try_read, &to, sum(parts, count), false,
+                            deadline);
 }
 
 HDI_ALWAYS_INLINE ssize_t write_parts(hd_io io, const struct iovec *parts, int count,
@@ -142,7 +158,8 @@ HDI_ALWAYS_INLINE ssize_t write_parts(hd_io io, const struct iovec *parts, int c
     struct hdi_source *source = hdi_source_of(io);
     if (is_file(source)) return hdi_file_writev(io, parts, count, -1);
     struct parts from = {parts, count};
-    return hdi_source_do_at(source, io, true, try_write, &from, sum(parts, count), deadline);
+    return hdi_source_do_at(source, io, true, try_write, &from, sum(parts, count), false,
+                            deadline);
 }
 
 ssize_t hd_readv_until(hd_io io, const struct iovec *parts, int count, int64_t deadline)

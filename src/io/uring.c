@@ -35,7 +35,9 @@ enum tag {
     TAG_FLIGHT,  /* the rest is its address */
     TAG_SEND,    /* of the outbox */
     TAG_LINGER,  /* of the outbox, for a closed handle */
-    TAG_DONE,    /* of a cancel: of no interest */
+    TAG_TAKE,    /* the rest is a place in `takes` (io/uring_take.c) */
+    TAG_FILE,    /* the ring is to know a descriptor */
+    TAG_DONE,    /* of a cancel, and so on: of no interest */
 };
 
 enum { TAG_BITS = 4 };
@@ -90,8 +92,7 @@ static void hand_over(struct hdi_uring *lane)
     hdi_lock_take(&lane->lock);
 }
 
-/* A place for a submission. Context: lock, which may be given back for a moment. */
-static struct io_uring_sqe *place(struct hdi_uring *lane)
+struct io_uring_sqe *hdi_uring_place(struct hdi_uring *lane)
 {
     struct io_uring_sqe *sqe;
     while (!(sqe = io_uring_get_sqe(&lane->ring))) hand_over(lane);
@@ -116,7 +117,7 @@ static bool collects(struct hdi_uring *lane)
 static bool begin_to_collect(struct hdi_uring *lane)
 {
     if (collects(lane)) return true;
-    if (hdi_epoll_open(&lane->bulky) != 0) return false;
+    if (hdi_epoll_open(&lane->bulky, HDI_URING_TAKES) != 0) return false;
     const bool can = hdi_epoll_add(&lane->bulky, lane->ring.ring_fd, EPOLLIN, (hd_io){0}) == 0;
     if (!can) hdi_epoll_close(&lane->bulky);
     hdi_store_release(&lane->collects, can); /* B */
@@ -150,7 +151,7 @@ static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hd
     const bool ahead = in && source->fast && !source->bulky;
     if (in) source->ahead = ahead;
     hdi_lock_take(&lane->lock);
-    struct io_uring_sqe *sqe = place(lane);
+    struct io_uring_sqe *sqe = hdi_uring_place(lane);
     if (ahead && source->kind == HDI_SOURCE_LISTENER) {
         io_uring_prep_multishot_accept(sqe, source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         io_uring_sqe_set_data64(sqe, name_of(handle, TAG_ACCEPT));
@@ -175,7 +176,7 @@ static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hd
 /* Context: lock. */
 static void cancel(struct hdi_uring *lane, uint64_t name)
 {
-    struct io_uring_sqe *sqe = place(lane);
+    struct io_uring_sqe *sqe = hdi_uring_place(lane);
     io_uring_prep_cancel64(sqe, name, 0);
     io_uring_sqe_set_data64(sqe, TAG_DONE);
 }
@@ -200,24 +201,27 @@ static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
     hd_io handle = hdi_source_handle(source);
     handle.private_ -= UINT64_C(1) << 32;
     while (source->held > 0) hdi_uring_unlink_buffer(lane, source); /* Nobody else knows them, */
-    hdi_accepted_refuse(source);                          /* or these. */
+    if (source->taken) hdi_block_give(source->taken);               /* or this, */
+    hdi_accepted_refuse(source);                                    /* or these. */
     if (source->collected) hdi_epoll_leave(&lane->bulky, source);
     const bool in = source->in.armed && !source->collected;
-    if (!in && !source->out.armed) return;
+    if (!in && !source->out.armed && !source->taking && !source->filed) return;
     const bool own = lane->lane.worker == hdi_worker_self();
     hdi_lock_take(&lane->lock);
     if (own && in) cancel(lane, in_name(source, handle));
     if (own && source->out.armed) cancel(lane, name_of(handle, TAG_OUT));
+    if (own) hdi_uring_file_forget(lane, source, TAG_DONE);
     const unsigned tail = publish(lane);
     const bool seen = left_of(lane, tail) <= tail - source->asked_at;
     hdi_lock_give(&lane->lock);
     if (own || !seen) enter(lane, tail); /* URING-2 */
     if (!own && in) cancel_now(lane, in_name(source, handle));
     if (!own && source->out.armed) cancel_now(lane, name_of(handle, TAG_OUT));
+    hdi_uring_file_gone(lane, source, own); /* FILE-2 */
     /* What is cancelled lets go of the socket when the lane's worker next enters the kernel: too
      * late for the peer, who is to learn of the end, or for who listens at the same place next. If
      * others have the descriptor too, there is no end: the worker just comes soon. */
-    if (own || !source->fast) return;
+    if (own || !source->fast || (!in && !source->out.armed)) return;
     if (hdi_load_relaxed(&source->shared)) told(lane); /* Who has it open gave it away before. */
     else (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_RDWR);
 }
@@ -226,7 +230,7 @@ static void uring_fly(struct hdi_lane *base, struct hdi_flight *flight)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
-    struct io_uring_sqe *sqe = place(lane);
+    struct io_uring_sqe *sqe = hdi_uring_place(lane);
     switch (flight->kind) {
     case HDI_FLIGHT_READ:
         io_uring_prep_readv(sqe, flight->fd, flight->parts, flight->count, flight->offset);
@@ -244,34 +248,47 @@ static void uring_fly(struct hdi_lane *base, struct hdi_flight *flight)
     told(lane); /* The caller may have given way since it chose the lane. */
 }
 
+void hdi_uring_put_take(struct hdi_uring *lane, struct hdi_source *source, unsigned at)
+{
+    hdi_lock_take(&lane->lock);
+    struct io_uring_sqe *sqe = hdi_uring_place(lane);
+    io_uring_prep_recv(sqe, source->fd, lane->takes[at].block->bytes, HDI_BLOCK_BYTES,
+                       MSG_DONTWAIT);
+    io_uring_sqe_set_data64(sqe, (uint64_t)at << TAG_BITS | TAG_TAKE);
+    source->asked_at = lane->ring.sq.sqe_tail;
+    hdi_uring_address(lane, source, sqe, name_of(hdi_source_handle(source), TAG_FILE));
+    hdi_lock_give(&lane->lock);
+}
+
 /* Completes only if it fails, or not all was sent (OUT-3). */
 static void uring_put_send(struct hdi_lane *base, struct hdi_source *source, struct iovec unsent)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
-    struct io_uring_sqe *sqe = place(lane);
+    struct io_uring_sqe *sqe = hdi_uring_place(lane);
     io_uring_prep_send(sqe, source->fd, unsent.iov_base, unsent.iov_len,
                        MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL);
     sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
     io_uring_sqe_set_data64(sqe, name_of(hdi_source_handle(source), TAG_SEND));
+    hdi_uring_address(lane, source, sqe, name_of(hdi_source_handle(source), TAG_FILE));
     hdi_lock_give(&lane->lock);
 }
 
-static void uring_put_linger(struct hdi_lane *base, struct hdi_source *source, struct iovec unsent,
-                             int64_t until_ns)
+_Static_assert(sizeof(struct timespec) == sizeof(struct __kernel_timespec), "one is the other");
+
+static void uring_put_linger(struct hdi_lane *base, struct hdi_source *source, struct iovec unsent)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
     while (io_uring_sq_space_left(&lane->ring) < 2) hand_over(lane); /* The two go together. */
-    struct io_uring_sqe *sqe = place(lane);
+    struct io_uring_sqe *sqe = hdi_uring_place(lane);
     io_uring_prep_send(sqe, source->fd, unsent.iov_base, unsent.iov_len,
                        MSG_WAITALL | MSG_NOSIGNAL);
     sqe->flags |= IOSQE_IO_LINK;
     io_uring_sqe_set_data64(sqe, name_of(hdi_source_handle(source), TAG_LINGER));
-    struct __kernel_timespec *until = &lane->linger_until[source->unsent];
-    *until = (struct __kernel_timespec){until_ns / 1000000000, until_ns % 1000000000};
-    sqe = place(lane);
-    io_uring_prep_link_timeout(sqe, until, IORING_TIMEOUT_ABS);
+    sqe = hdi_uring_place(lane);
+    io_uring_prep_link_timeout(sqe, (struct __kernel_timespec *)&source->linger_until,
+                               IORING_TIMEOUT_ABS);
     io_uring_sqe_set_data64(sqe, TAG_DONE);
     hdi_lock_give(&lane->lock);
     told(lane);
@@ -386,7 +403,7 @@ static void tell_accepted(struct hdi_uring *lane, const struct io_uring_cqe *cqe
 /* Context: lock. */
 static void arm_event(struct hdi_uring *lane)
 {
-    struct io_uring_sqe *sqe = place(lane);
+    struct io_uring_sqe *sqe = hdi_uring_place(lane);
     io_uring_prep_poll_multishot(sqe, lane->lane.event, POLLIN);
     io_uring_sqe_set_data64(sqe, TAG_EVENT);
 }
@@ -416,6 +433,10 @@ static void tell(struct hdi_uring *lane, const struct io_uring_cqe *cqe,
         hdi_outbox_fell_short(handle_of(cqe->user_data), cqe->res, wakeups);
         return;
     case TAG_LINGER: hdi_outbox_lingered(handle_of(cqe->user_data), cqe->res); return;
+    case TAG_TAKE:
+        hdi_uring_taken(lane, (unsigned)(cqe->user_data >> TAG_BITS), cqe->res, wakeups);
+        return;
+    case TAG_FILE: hdi_uring_file_told(lane, handle_of(cqe->user_data), cqe->res); return;
     case TAG_DONE: return;
     }
 }
@@ -484,10 +505,25 @@ static void hear(struct hdi_uring *lane, bool look, struct hdi_wakeups *wakeups)
     hdi_lock_give(&lane->telling);
 }
 
+/* Tell what the set has to say, but where the lane can receive before. */
+static void tell_bulky(struct hdi_uring *lane, bool look, struct hdi_wakeups *wakeups)
+{
+    struct epoll_event *events = lane->bulky.events;
+    const int fetched = hdi_epoll_fetch(&lane->bulky, look);
+    unsigned takes = 0;
+    int count = 0;
+    for (int i = 0; i < fetched; i++) {
+        if (hdi_uring_take(lane, &events[i], takes)) takes++;
+        else events[count++] = events[i];
+    }
+    if (takes > 0) uring_carry_out(&lane->lane, wakeups);
+    (void)hdi_epoll_tell(events, count, wakeups);
+}
+
 static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wakeups)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
-    if (collects(lane)) (void)hdi_epoll_tell(&lane->bulky, look, wakeups);
+    if (collects(lane)) tell_bulky(lane, look, wakeups);
     hear(lane, look, wakeups);
 }
 
@@ -540,6 +576,8 @@ static void uring_destroy(struct hdi_lane *base)
     if (hdi_outbox_lingers(base)) cancel_all(lane);
     if (collects(lane)) hdi_epoll_close(&lane->bulky);
     io_uring_queue_exit(&lane->ring);
+    hdi_uring_files_fini(lane);
+    hdi_spares_fini(&base->spares);
     hdi_outbox_fini(&lane->outbox);
     if (lane->free) hdi_memory_unmap(lane->free, HDI_URING_BUFFERS * sizeof(struct io_uring_buf));
     if (lane->memory) hdi_memory_unmap(lane->memory, MEMORY_BYTES);
@@ -602,6 +640,7 @@ static struct hdi_lane *uring_create(int event, int *err)
         uring_destroy(&lane->lane);
         return NULL;
     }
+    hdi_uring_files_init(lane);
     set_up_places(lane);
     arm_event(lane);
     return &lane->lane;
@@ -626,6 +665,8 @@ const struct hdi_lane_kind hdi_lane_uring = {
     .arm = uring_arm,
     .unwatch = uring_unwatch,
     .receive = hdi_uring_receive,
+    .lend = hdi_uring_lend,
+    .take_back = hdi_uring_take_back,
     .fly = uring_fly,
     .put_send = uring_put_send,
     .put_linger = uring_put_linger,

@@ -11,8 +11,9 @@
  *                told to stop, and is read by system calls until it has to wait again: no peer can
  *                take more of the lane's memory than that.
  *   bulky one    one that has filled a buffer, or found none: in an epoll from then on, and read
- *                by system calls, without the copy. A poll by the ring costs more there: what it
- *                has to tell is dealt with at the end of every system call, one by one.
+ *                by system calls, without the copy; for leases, by one for many (uring_take.c).
+ *                A poll by the ring costs more there: what it has to tell is dealt with at the end
+ *                of every system call, one by one.
  *   listener     multishot accept, which stops at ACCEPTED_MAX that nobody took
  *   files        one call of the kernel each, with the caller's memory (struct hdi_flight)
  *   all others   multishot poll, of each side by itself; then system calls, as with epoll. So are
@@ -27,10 +28,12 @@
  *   URING-2  enter() comes back when the kernel has taken every submission that was there. It has
  *            seen those for a descriptor, and has cancelled them, before the descriptor is closed:
  *            a number that was closed may soon be another's.
- *   URING-3  A buffer is the kernel's, or linked to one source, under the lock of its side. A
- *            completion for a stale handle gives its buffer back.
+ *   URING-3  A buffer is the kernel's, or linked to one source, under the lock of its side, or lent
+ *            (io/loan.h). A completion for a stale handle gives its buffer back.
  *   URING-4  Completions are told in their order: who takes some holds `telling`, outside all other
  *            locks, until they are told. The worker, or the monitor in its place.
+ *
+ * What is used often is known to the ring (io/uring_files.c).
  *
  * A lane that has seen a bulky connection sleeps in the epoll, in which the ring is, too.
  *
@@ -49,7 +52,17 @@
 #include "io/epoll.h"
 #include "io/outbox.h"
 
-enum { HDI_URING_BUFFERS = 1024, HDI_URING_BUFFER_BYTES = 2048 };
+enum {
+    HDI_URING_BUFFERS = 1024,
+    HDI_URING_FILES = 4096, /* that it knows at most */
+    HDI_URING_TAKES = 16, /* as many large messages as a near cache has room for */
+};
+
+/* A receive for somebody who waits (io/uring_take.c). */
+struct hdi_take {
+    hd_io handle;
+    struct hdi_block *block;
+};
 
 struct hdi_uring {
     struct hdi_lane lane; /* first */
@@ -57,17 +70,54 @@ struct hdi_uring {
     struct hdi_lock lock;
     struct io_uring ring;
     struct io_uring_buf_ring *free; /* lock */
+    unsigned lent;                  /* lock: how many buffers leases have, or the outbox (LOAN-2) */
     char *memory;
     struct hdi_outbox outbox;
+    unsigned file_count;                    /* lock, as the next: places that are free */
+    uint16_t *files;
     struct hdi_epoll bulky;
+    struct hdi_take takes[HDI_URING_TAKES]; /* its worker's, until they are handed over */
     _Atomic(bool) collects; /* that is open, and the ring is in there; lock writes it */
-    /* For each buffer of the outbox, out.lock: the kernel reads it when it is handed over. */
-    struct __kernel_timespec linger_until[HDI_OUTBOX_BUFFERS];
     /* Of a buffer that is linked to a source: the next, and the part that was not read yet; under
      * the lock of the source's side. */
     uint16_t next[HDI_URING_BUFFERS];
     uint16_t start[HDI_URING_BUFFERS], end[HDI_URING_BUFFERS];
 };
+
+/* A place for a submission (uring.c). Context: lock, which may be given back for a moment. */
+struct io_uring_sqe *hdi_uring_place(struct hdi_uring *lane);
+
+/* ---- files that the ring knows (uring_files.c) ---- */
+
+/* Context: none yet knows the lane; the ring is still there. */
+void hdi_uring_files_init(struct hdi_uring *lane);
+void hdi_uring_files_fini(struct hdi_uring *lane);
+
+/* A submission was prepared for a source's descriptor: name it as the ring does, if it knows it. If
+ * it is the one after which it is to, ask for that: as `name`. Context: lock, which may be given
+ * back for a moment. */
+void hdi_uring_address(struct hdi_uring *lane, struct hdi_source *source, struct io_uring_sqe *sqe,
+                       uint64_t name);
+
+/* The answer. Context: no lock. */
+void hdi_uring_file_told(struct hdi_uring *lane, hd_io handle, int result);
+
+/* Ask that the ring forget a source's; give its place back after that, for which another thread
+ * asks itself. Context: the source is stale; lock, and none. */
+void hdi_uring_file_forget(struct hdi_uring *lane, struct hdi_source *source, uint64_t name);
+void hdi_uring_file_gone(struct hdi_uring *lane, struct hdi_source *source, bool own);
+
+/* ---- receiving for readers (uring_take.c) ---- */
+
+/* The set told of a connection: prepare to receive for who waits for a lease, as the take `at`.
+ * Returns false if nobody does: it is to be told. Context: the lane's worker, no lock. */
+bool hdi_uring_take(struct hdi_uring *lane, const struct epoll_event *event, unsigned at);
+
+/* Put the submission in (uring.c). Context: in.lock. */
+void hdi_uring_put_take(struct hdi_uring *lane, struct hdi_source *source, unsigned at);
+
+/* It ended with this. Context: telling. */
+void hdi_uring_taken(struct hdi_uring *lane, unsigned at, int result, struct hdi_wakeups *wakeups);
 
 /* ---- buffers (uring_buffers.c) ---- */
 
@@ -82,6 +132,9 @@ void hdi_uring_unlink_buffer(struct hdi_uring *lane, struct hdi_source *source);
 /* struct hdi_lane_kind's. */
 ssize_t hdi_uring_receive(struct hdi_lane *base, struct hdi_source *source,
                           const struct iovec *parts, int count);
+ssize_t hdi_uring_lend(struct hdi_lane *base, struct hdi_source *source, struct hdi_loan *loan,
+                       char **bytes);
+void hdi_uring_take_back(struct hdi_lane *base, const char *start);
 
 #endif
 #endif

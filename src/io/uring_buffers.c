@@ -38,15 +38,23 @@ void hdi_uring_link_buffer(struct hdi_uring *lane, struct hdi_source *source, ui
     source->held++;
 }
 
-void hdi_uring_unlink_buffer(struct hdi_uring *lane, struct hdi_source *source)
+static uint16_t unlink_first(struct hdi_uring *lane, struct hdi_source *source)
 {
     const uint16_t id = source->held_first;
     source->held_first = lane->next[id];
     source->held--;
+    return id;
+}
+
+void hdi_uring_unlink_buffer(struct hdi_uring *lane, struct hdi_source *source)
+{
+    const uint16_t id = unlink_first(lane, source);
     hdi_lock_take(&lane->lock);
     hdi_uring_give_buffer(lane, id);
     hdi_lock_give(&lane->lock);
 }
+
+/* ---- reading ---- */
 
 /* Copy from the first buffer. Returns how many bytes. */
 static size_t copy_out(struct hdi_uring *lane, struct hdi_source *source, char *to, size_t bytes)
@@ -60,21 +68,78 @@ static size_t copy_out(struct hdi_uring *lane, struct hdi_source *source, char *
     return n;
 }
 
+/* The same from what the lane has received for who waits, which is behind all others. */
+static size_t copy_taken(struct hdi_source *source, char *to, size_t bytes)
+{
+    const size_t have = (size_t)(source->taken_end - source->taken_start);
+    const size_t n = bytes < have ? bytes : have;
+    memcpy(to, source->taken->bytes + source->taken_start, n);
+    source->taken_start += (uint16_t)n;
+    if (n < have) return n;
+    hdi_block_give(source->taken);
+    source->taken = NULL;
+    return n;
+}
+
+static bool has_any(const struct hdi_source *source)
+{
+    return source->held > 0 || source->taken;
+}
+
+static size_t copy_next(struct hdi_uring *lane, struct hdi_source *source, char *to, size_t bytes)
+{
+    return source->held > 0 ? copy_out(lane, source, to, bytes) : copy_taken(source, to, bytes);
+}
+
 ssize_t hdi_uring_receive(struct hdi_lane *base, struct hdi_source *source,
                           const struct iovec *parts, int count)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
     size_t got = 0;
-    if (source->held == 0) return -EAGAIN;
-    for (int i = 0; i < count && source->held > 0; i++) {
-        for (size_t done = 0; done < parts[i].iov_len && source->held > 0;) {
-            const size_t n = copy_out(lane, source, (char *)parts[i].iov_base + done,
-                                      parts[i].iov_len - done);
+    if (!has_any(source)) return -EAGAIN;
+    for (int i = 0; i < count && has_any(source); i++) {
+        for (size_t done = 0; done < parts[i].iov_len && has_any(source);) {
+            const size_t n = copy_next(lane, source, (char *)parts[i].iov_base + done,
+                                       parts[i].iov_len - done);
             done += n;
             got += n;
         }
     }
     return (ssize_t)got;
+}
+
+/* ---- lending ---- */
+
+/* LOAN-2. Returns false if it is to be copied. */
+static bool may_lend(struct hdi_uring *lane)
+{
+    hdi_lock_take(&lane->lock);
+    const bool may = lane->lent < HDI_URING_BUFFERS / 2;
+    lane->lent += may;
+    hdi_lock_give(&lane->lock);
+    return may;
+}
+
+ssize_t hdi_uring_lend(struct hdi_lane *base, struct hdi_source *source, struct hdi_loan *loan,
+                       char **bytes)
+{
+    struct hdi_uring *lane = (struct hdi_uring *)base;
+    if (source->held == 0) return -EAGAIN;
+    if (!may_lend(lane)) return -ENODATA;
+    const uint16_t id = unlink_first(lane, source);
+    *loan = (struct hdi_loan){bytes_of(lane, id), base};
+    *bytes = loan->base + lane->start[id];
+    return lane->end[id] - lane->start[id];
+}
+
+void hdi_uring_take_back(struct hdi_lane *base, const char *start)
+{
+    struct hdi_uring *lane = (struct hdi_uring *)base;
+    const uint16_t id = (uint16_t)((size_t)(start - lane->memory) / HDI_URING_BUFFER_BYTES);
+    hdi_lock_take(&lane->lock);
+    lane->lent--;
+    hdi_uring_give_buffer(lane, id);
+    hdi_lock_give(&lane->lock);
 }
 
 #endif

@@ -213,6 +213,60 @@ static int datagrams(void *arg)
 
 TEST_IO(udp, options) { fail_each(datagrams, NULL, options); }
 
+/* By leases: an echo that has one when its connection fails ends it. */
+static int serve_leased(void *arg)
+{
+    const struct side *side = arg;
+    hd_io conn;
+    hd_lease lease = {0};
+    int err = hd_accept_until(side->listener, &conn, NULL, hd_after_ms(10000));
+    (void)hd_close(side->listener);
+    if (err) return err;
+    ssize_t n = 0;
+    while (!err && (n = hd_lease_read(conn, &lease)) > 0) err = hd_lease_write(conn, &lease);
+    if (err) EXPECT(lease.count > 0);
+    hd_lease_end(&lease);
+    EXPECT_EQ(hd_close(conn), 0);
+    return n < 0 ? (int)n : err;
+}
+
+/* Little, and then much. */
+static int talk_much(hd_io conn)
+{
+    static char out[20000], in[20000];
+    int err = 0;
+    for (size_t i = 0; i < sizeof(out); i++) out[i] = (char)(i / 3);
+    for (size_t bytes = 10; bytes < sizeof(out) && !err; bytes *= 20) {
+        err = hd_write_all(conn, out, bytes, NULL);
+        if (!err) err = hd_read_exact(conn, in, bytes, NULL);
+        if (!err) EXPECT(memcmp(in, out, bytes) == 0);
+    }
+    if (!err) err = hd_shutdown(conn, SHUT_WR);
+    return err ? err : (int)hd_read(conn, in, 1);
+}
+
+static int leased(void *arg)
+{
+    struct side side = {.by_name = false};
+    hd_io conn;
+    (void)arg;
+    int err = hd_tcp_listen(&side.listener, "127.0.0.1:0", NULL);
+    if (err) return err;
+    hd_task *server = rt_spawn(NULL, serve_leased, &side);
+    err = dial(&side, &conn);
+    if (!err) {
+        err = talk_much(conn);
+        EXPECT_EQ(hd_close(conn), 0);
+    } else {
+        (void)hd_close(side.listener);
+    }
+    const int other = rt_join(server);
+    (void)hd_close(side.listener);
+    return err ? err : other;
+}
+
+TEST_IO(leases, options) { fail_each(leased, NULL, options); }
+
 struct ends {
     hd_io in, out;
 };

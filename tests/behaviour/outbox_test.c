@@ -4,12 +4,9 @@
  * room, whoever closes, and whatever ends. A driver may send it later, and all at once; nobody is
  * to notice. What it looks like from inside is tested in src/io/outbox_test.c.
  */
-#include <netinet/in.h>
-#include <pthread.h>
-
 #include "base/sanitizer.h"
 #include "files.h"
-#include "nets.h"
+#include "outside.h"
 
 TEST_MAIN
 
@@ -195,80 +192,6 @@ TEST_DRIVERS(a_connection_takes_no_datagrams, options) { run(as_a_datagram, NULL
 
 /* ---- no room; the other end is a socket of the system's, so that nothing reads ahead ---- */
 
-enum end { END_CLOSE, END_CLOSE_BY_THREAD, END_SHUTDOWN, END_RUNTIME, ENDS };
-
-struct outside {
-    enum end end;
-    struct sockaddr_in place;
-    int listener;
-    hd_sem begin, over; /* it may read; it has */
-    size_t taken, got;
-};
-
-static void outside_init(struct outside *outside)
-{
-    const int size = 1 << 13;
-    socklen_t bytes = sizeof(outside->place);
-    outside->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    EXPECT(outside->listener >= 0);
-    EXPECT_EQ(setsockopt(outside->listener, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)), 0);
-    EXPECT_EQ(listen(outside->listener, 1), 0);
-    EXPECT_EQ(getsockname(outside->listener, (struct sockaddr *)&outside->place, &bytes), 0);
-    EXPECT_EQ(hd_sem_init(&outside->begin, 0), 0);
-    EXPECT_EQ(hd_sem_init(&outside->over, 0), 0);
-}
-
-static void outside_fini(struct outside *outside)
-{
-    hd_sem_fini(&outside->begin);
-    hd_sem_fini(&outside->over);
-    close(outside->listener);
-}
-
-static void *read_outside(void *arg)
-{
-    struct outside *outside = arg;
-    char block[1000];
-    ssize_t n;
-    const int fd = accept(outside->listener, NULL, NULL);
-    EXPECT(fd >= 0 && send(fd, "w", 1, 0) == 1);
-    EXPECT_EQ(hd_sem_acquire(&outside->begin, 1), 0);
-    if (outside->end == END_RUNTIME) usleep(30000); /* not for order: so that it has to wait */
-    while ((n = recv(fd, block, sizeof(block), 0)) > 0) {
-        for (ssize_t i = 0; i < n; i++) EXPECT_EQ(block[i], pattern(outside->got++));
-    }
-    EXPECT_EQ(n, 0);
-    close(fd);
-    hd_sem_release(&outside->over, 1);
-    return NULL;
-}
-
-static hd_io connect_outside(const struct outside *outside)
-{
-    const int size = 1 << 13;
-    hd_io io;
-    char place[32], byte;
-    snprintf(place, sizeof(place), "127.0.0.1:%d", ntohs(outside->place.sin_port));
-    EXPECT_EQ(hd_tcp_connect(&io, place, NULL), 0);
-    EXPECT_EQ(hd_read(io, &byte, 1), 1);
-    EXPECT_EQ(hd_read_until(io, &byte, 1, hd_after_ms(1)), -ETIMEDOUT); /* It is watched. */
-    EXPECT_EQ(hd_set_option(io, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
-    return io;
-}
-
-static void *close_beside(void *io)
-{
-    EXPECT_EQ(hd_close(*(hd_io *)io), 0);
-    return NULL;
-}
-
-static void close_by_thread(hd_io io)
-{
-    pthread_t thread;
-    EXPECT_EQ(pthread_create(&thread, NULL, close_beside, &io), 0);
-    EXPECT_EQ(pthread_join(thread, NULL), 0);
-}
-
 /* All that is taken without waiting: some of it only by us. */
 static size_t write_till_full(hd_io io)
 {
@@ -286,11 +209,11 @@ static size_t write_till_full(hd_io io)
 static int fill_and_end(void *arg)
 {
     struct outside *outside = arg;
-    const hd_io io = connect_outside(outside);
+    const hd_io io = outside_connect(outside);
     outside->taken = write_till_full(io);
     switch (outside->end) {
     case END_CLOSE: EXPECT_EQ(hd_close(io), 0); break;
-    case END_CLOSE_BY_THREAD: close_by_thread(io); break;
+    case END_CLOSE_BY_THREAD: outside_close_by_thread(io); break;
     case END_SHUTDOWN: EXPECT_EQ(hd_shutdown(io, SHUT_WR), 0); break;
     case END_RUNTIME:
     case ENDS: break;
@@ -306,7 +229,7 @@ static void with_outside(struct outside *outside, hd_fn *fn, const hd_options *o
 {
     pthread_t thread;
     outside_init(outside);
-    EXPECT_EQ(pthread_create(&thread, NULL, read_outside, outside), 0);
+    EXPECT_EQ(pthread_create(&thread, NULL, outside_read, outside), 0);
     run(fn, outside, options);
     EXPECT_EQ(pthread_join(thread, NULL), 0);
     EXPECT(outside->taken > 0);
@@ -317,7 +240,7 @@ static void with_outside(struct outside *outside, hd_fn *fn, const hd_options *o
 TEST_DRIVERS(what_was_taken_arrives_before_the_end, options)
 {
     for (int end = 0; end < ENDS; end++) {
-        struct outside outside = {.end = (enum end)end};
+        struct outside outside = {.end = (enum end)end, .byte = pattern};
         with_outside(&outside, fill_and_end, options);
     }
 }
@@ -327,7 +250,7 @@ static int squeeze(void *arg)
 {
     struct outside *outside = arg;
     static char piece[9000];
-    const hd_io io = connect_outside(outside);
+    const hd_io io = outside_connect(outside);
     hd_sem_release(&outside->begin, 1);
     for (size_t i = 0; outside->taken < 1 << 20; i++) {
         const size_t bytes = 1 + (i * 997 + i * i) % (i % 5 == 0 ? sizeof(piece) : 1500);
@@ -341,7 +264,7 @@ static int squeeze(void *arg)
 
 TEST_DRIVERS(little_room_for_much, options)
 {
-    struct outside outside = {.end = END_CLOSE};
+    struct outside outside = {.end = END_CLOSE, .byte = pattern};
     with_outside(&outside, squeeze, options);
 }
 
@@ -370,7 +293,7 @@ static void *reset_outside(void *arg)
 static int read_after_reset(void *arg)
 {
     struct resetting *resetting = arg;
-    const hd_io io = connect_outside(&resetting->outside);
+    const hd_io io = outside_connect(&resetting->outside);
     char byte;
     const ssize_t n = hd_write(io, "x", 1);
     EXPECT_EQ(n, 1);
