@@ -8,7 +8,8 @@
  *   HEDDLE_SEED=42 ./proxy --self-test   simulated
  *
  * A connection is two fibers, one for each direction, in a nursery: if one fails the other is
- * cancelled. A side that says it will send no more has only ended its own direction: that is
+ * cancelled. Bytes are passed on in the buffer they came in (heddle/lease.h), and who waits has
+ * none. A side that says it will send no more has only ended its own direction: that is
  * passed on, and the other direction goes on until it ends, too. A connection that is silent in
  * both directions for idle_ms is ended.
  */
@@ -38,11 +39,11 @@ static int64_t idle_deadline(struct link *link)
 }
 
 /* Read; a silence counts only if the other direction is silent as well. */
-static ssize_t read_some(const struct direction *d, char *bytes, size_t room)
+static ssize_t read_some(const struct direction *d, hd_lease *bytes)
 {
     for (;;) {
         const int64_t deadline = idle_deadline(d->link);
-        const ssize_t n = hd_read_until(d->from, bytes, room, deadline);
+        const ssize_t n = hd_lease_read_until(d->from, bytes, deadline);
         if (n >= 0) atomic_store(&d->link->heard, hd_now(NULL));
         if (n != -ETIMEDOUT || idle_deadline(d->link) == deadline) return n;
     }
@@ -51,11 +52,11 @@ static ssize_t read_some(const struct direction *d, char *bytes, size_t room)
 static int pump(void *arg)
 {
     const struct direction *d = arg;
-    char bytes[16 << 10];
+    hd_lease bytes = {0};
     ssize_t n;
-    while ((n = read_some(d, bytes, sizeof(bytes))) > 0) {
-        const int err =
-            hd_write_all_until(d->to, bytes, (size_t)n, NULL, idle_deadline(d->link));
+    while ((n = read_some(d, &bytes)) > 0) {
+        const int err = hd_lease_write_until(d->to, &bytes, idle_deadline(d->link));
+        hd_lease_end(&bytes);
         if (err) return err;
     }
     if (n < 0) return (int)n;
