@@ -135,6 +135,7 @@ void row_memory_bomb(void);
 void row_chan_flood(void);
 void row_chan_flood_ops(void);
 void row_serve_echo(void);
+void row_serve_copy(void);
 void row_file_read(void);
 void row_pread(void);
 void row_cohort(void);

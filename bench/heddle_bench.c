@@ -58,6 +58,7 @@ static const struct {
     {"chan_flood", row_chan_flood},
     {"chan_flood_ops", row_chan_flood_ops},
     {"serve_echo", row_serve_echo},
+    {"serve_copy", row_serve_copy},
     {"file_read", row_file_read},
     {"pread", row_pread},
     {"cohort", row_cohort},

@@ -241,7 +241,8 @@ def echo_rows(conns, size, bytes_each, targets):
     return server_rows("io: echo, server CPU", f"{conns} x {size}",
                        f"echo conns={conns} bytes={bytes_each}",
                        {RAW: limit["raw"], ("raw_epoll", "raw epoll"): None,
-                        LIBUV: limit["libuv"], TOKIO: limit["tokio"], GO: limit["go"]},
+                        LIBUV: limit["libuv"], TOKIO: limit["tokio"], GO: limit["go"],
+                        ("heddle_copy", "copying"): None},
                        turns=True)
 
 

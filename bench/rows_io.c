@@ -7,73 +7,41 @@
 #include <unistd.h>
 
 #include <heddle/file.h>
+#include <heddle/lease.h>
 #include <heddle/net.h>
 
 #include "bench.h"
 
-/* ---- the echo server ---- */
-
-#define SMALL 512        /* a connection's own buffer, on its stack */
-#define LARGE (32 << 10) /* what one takes that has filled it, for as long as it echoes */
-
-/* Buffers that nobody uses, the last used first: it is still in the cache. */
-struct spare {
-    struct spare *next;
-};
-static _Thread_local struct spare *spares;
-
-static __attribute__((noinline)) void *take_spare(void)
-{
-    struct spare *spare = spares;
-    if (spare == NULL) return aligned_alloc(64, LARGE);
-    spares = spare->next;
-    return spare;
-}
-
-/* On another thread, perhaps, than it was taken on. */
-static __attribute__((noinline)) void give_spare(void *buffer)
-{
-    struct spare *spare = buffer;
-    spare->next = spares;
-    spares = spare;
-}
-
-/* Returns how many bytes it echoed; 0: the connection is over, however it ended. */
-static size_t echo_once(hd_io conn, char *buffer, size_t size)
-{
-    const ssize_t n = hd_read(conn, buffer, size);
-    if (n <= 0 || hd_write_all(conn, buffer, (size_t)n, NULL) != 0) return 0;
-    return (size_t)n;
-}
-
-/* A buffer only once there is something to read. */
-static size_t echo_large(hd_io conn)
-{
-    hd_case readable = HD_READABLE(conn);
-    EXPECT(hd_select(&readable, 1) == 0);
-    char *buffer = take_spare();
-    EXPECT(buffer != NULL);
-    const size_t n = echo_once(conn, buffer, LARGE);
-    give_spare(buffer);
-    return n;
-}
+/* ---- the echo servers ---- */
 
 static int echo(void *arg)
 {
     const hd_io conn = {(uintptr_t)arg};
-    char small[SMALL];
-    size_t n;
-    while ((n = echo_once(conn, small, SMALL)) > 0 && n < SMALL) continue;
-    while (n > 0) n = echo_large(conn);
+    hd_lease got = {0};
+    while (hd_lease_read(conn, &got) > 0 && hd_lease_write(conn, &got) == 0) continue;
+    hd_lease_end(&got); /* If it could not be written. */
     MUST(hd_close(conn));
     return 0;
 }
 
-static int accept_all(void *arg)
+/* As one would write it without leases. It has room for more than a message, so that a read which
+ * does not fill it has found the end of what there is. */
+static int echo_copying(void *arg)
+{
+    const hd_io conn = {(uintptr_t)arg};
+    char bytes[32 << 10];
+    ssize_t n;
+    while ((n = hd_read(conn, bytes, sizeof(bytes))) > 0 &&
+           hd_write_all(conn, bytes, (size_t)n, NULL) == 0)
+        continue;
+    MUST(hd_close(conn));
+    return 0;
+}
+
+static int accept_all(hd_fn *serve)
 {
     hd_io listener, conn;
     hd_addr addr;
-    (void)arg;
     MUST(hd_tcp_listen(&listener, "127.0.0.1:0", NULL));
     MUST(hd_local_addr(listener, &addr));
     char place[HD_ADDR_TEXT_MAX];
@@ -81,13 +49,30 @@ static int accept_all(void *arg)
     fflush(stdout);
     for (;;) {
         MUST(hd_accept(listener, &conn, NULL));
-        MUST(hd_spawn(NULL, echo, (void *)(uintptr_t)conn.private_));
+        MUST(hd_spawn(NULL, serve, (void *)(uintptr_t)conn.private_));
     }
+}
+
+static int serve_echo(void *arg)
+{
+    (void)arg;
+    return accept_all(echo);
+}
+
+static int serve_copy(void *arg)
+{
+    (void)arg;
+    return accept_all(echo_copying);
 }
 
 void row_serve_echo(void)
 {
-    run_in_fiber(accept_all);
+    run_in_fiber(serve_echo);
+}
+
+void row_serve_copy(void)
+{
+    run_in_fiber(serve_copy);
 }
 
 /* ---- reading a file that is in the page cache ---- */

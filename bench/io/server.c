@@ -35,6 +35,7 @@ static const struct {
 } servers[] = {
     {"heddle_uring", "echo", "bench/bench/heddle_bench serve_echo", "HEDDLE_IO=uring"},
     {"heddle_epoll", "echo", "bench/bench/heddle_bench serve_echo", "HEDDLE_IO=epoll"},
+    {"heddle_copy", "echo", "bench/bench/heddle_bench serve_copy", "HEDDLE_IO=uring"},
     {"heddle_uring", "http", HTTPD, "HEDDLE_IO=uring"},
     {"heddle_epoll", "http", HTTPD, "HEDDLE_IO=epoll"},
     {"raw_uring", "echo", "bench/bench/raw_uring_echo", NULL},
