@@ -188,14 +188,14 @@ static int nothing_ahead(struct hdi_source *source)
     const int err = source->failed;
     source->failed = 0;
     if (err) return err;
-    return (source->in.armed && source->ahead) || source->taking ? -EAGAIN : -ENODATA;
+    return source->in.armed && source->ahead ? -EAGAIN : -ENODATA;
 }
 
 /* The lane that may have something for it; NULL. Who waited for this side has seen which it is; for
  * the other it may be chosen this moment. */
 static struct hdi_lane *lane_ahead(const struct hdi_source *source)
 {
-    const bool comes = (source->in.armed && source->ahead) || source->taking;
+    const bool comes = source->in.armed && source->ahead;
     if (!comes && !hdi_source_has(source)) return NULL;
     struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
     return lane && lane->kind->receive ? lane : NULL;
