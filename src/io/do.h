@@ -37,7 +37,7 @@ static inline bool hdi_side_is_worth_it(const struct hdi_source *source,
 static inline void hdi_side_tried(struct hdi_source *source, struct hdi_side *side, bool from_taken,
                                   ssize_t n, size_t all)
 {
-    const bool less = n > 0 && (size_t)n < all && !side->hung && hdi_source_is_plain(source);
+    const bool less = n > 0 && (size_t)n < all && !side->unsure && hdi_source_is_plain(source);
     if (!from_taken) side->ready = n != -EAGAIN && !less; /* SRC-2, SRC-6 */
 }
 

@@ -76,9 +76,10 @@ void hdi_epoll_sleep(struct hdi_epoll *set, int64_t deadline_ns)
 static unsigned ready_of(uint32_t events)
 {
     unsigned ready = 0;
-    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) ready |= HDI_READY_IN;
+    if (events & (EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) ready |= HDI_READY_IN;
     if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) ready |= HDI_READY_OUT;
     if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) ready |= HDI_READY_HUNG;
+    if (events & EPOLLPRI) ready |= HDI_READY_URGENT;
     return ready;
 }
 
@@ -153,7 +154,7 @@ static struct hdi_lane *epoll_create_lane(int event, int *err)
 
 static int epoll_watch(struct hdi_lane *lane, struct hdi_source *source)
 {
-    return hdi_epoll_add(hdi_epoll_of(lane), source->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+    return hdi_epoll_add(hdi_epoll_of(lane), source->fd, HDI_EPOLL_IN | EPOLLOUT | EPOLLET,
                          hdi_source_handle(source));
 }
 

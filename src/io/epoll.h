@@ -14,6 +14,8 @@
 
 enum { HDI_EPOLL_MAX = 256 };
 
+#define HDI_EPOLL_IN (EPOLLIN | EPOLLPRI | EPOLLRDHUP) /* what is asked of who may be read from */
+
 struct hdi_epoll {
     int fd;
     int max; /* events that are fetched at once */

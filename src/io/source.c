@@ -134,7 +134,7 @@ int hdi_source_adopt(struct hd_runtime *runtime, int fd, enum hdi_source_kind ki
     source->users = 1;
     /* The first call finds out whether that is so. */
     source->in.ready = source->out.ready = true;
-    source->in.hung = source->out.hung = false;
+    source->in.unsure = source->out.unsure = false;
     source->in.armed = source->out.armed = false;
     unlock_both(source);
     *io = hdi_source_handle(source);
@@ -294,19 +294,19 @@ void hdi_side_wake(struct hdi_side *side, struct hdi_wakeups *wakeups)
     wake_all(side, 0, wakeups);
 }
 
-void hdi_side_tell(struct hdi_side *side, bool hung, struct hdi_wakeups *wakeups)
+void hdi_side_tell(struct hdi_side *side, bool unsure, struct hdi_wakeups *wakeups)
 {
     side->ready = true;
-    side->hung |= hung;
+    side->unsure |= unsure;
     wake_all(side, 0, wakeups);
 }
 
-static void tell_side(struct hdi_source *source, struct hdi_side *side, hd_io handle, bool hung,
+static void tell_side(struct hdi_source *source, struct hdi_side *side, hd_io handle, bool unsure,
                       struct hdi_wakeups *wakeups)
 {
     hdi_lock_take(&side->waitable.lock);
     if (hdi_source_is(source, handle) || HDI_MUTANT(source_tell_stale)) {
-        hdi_side_tell(side, hung, wakeups);
+        hdi_side_tell(side, unsure, wakeups);
     }
     hdi_lock_give(&side->waitable.lock);
 }
@@ -314,8 +314,8 @@ static void tell_side(struct hdi_source *source, struct hdi_side *side, hd_io ha
 void hdi_source_ready(struct hdi_source *source, hd_io handle, unsigned ready,
                       struct hdi_wakeups *wakeups)
 {
-    const bool hung = ready & HDI_READY_HUNG;
-    if (ready & HDI_READY_IN) tell_side(source, &source->in, handle, hung, wakeups);
+    const bool unsure = ready & (HDI_READY_HUNG | HDI_READY_URGENT);
+    if (ready & HDI_READY_IN) tell_side(source, &source->in, handle, unsure, wakeups);
     if (ready & HDI_READY_OUT) tell_side(source, &source->out, handle, false, wakeups);
 }
 

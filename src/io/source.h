@@ -17,8 +17,8 @@
  *   SRC-1  The system tells edges: once for each time something comes. What comes after the
  *          -EAGAIN in step 2 is told later than that, and so finds the node (both hold the lock).
  *   SRC-2  A call on TCP, or a pipe of ours, that moved less than it was asked to has found the end
- *          of what there was: ready = false. But not once the other side has hung up: that is told
- *          only once.
+ *          of what there was: ready = false. But not once the other side has hung up, or has sent
+ *          urgent bytes, at which a read stops: either is told only once.
  *   SRC-3  `generation`, `fd` and `runtime` change only with both locks held, so a call that holds
  *          one and has compared the generation uses the descriptor it means.
  *   SRC-4  A source is watched from the first call that has to wait on it until it is closed.
@@ -54,7 +54,7 @@ enum hdi_source_kind {
 struct hdi_side {
     struct hdi_waitable waitable; /* first: its lock, for all of these */
     bool ready;                   /* the next call may succeed */
-    bool hung;                    /* and will for good */
+    bool unsure;                  /* SRC-2 holds no more */
     bool armed;                   /* the kernel will tell when it is; live only */
     struct hdi_list waiters;
 };
@@ -220,7 +220,7 @@ int hdi_side_watch(struct hdi_source *source, struct hdi_side *side);
 
 /* The same for one side, whose lock is held, and whose generation is right; or wake only. */
 void hdi_side_wake(struct hdi_side *side, struct hdi_wakeups *wakeups);
-void hdi_side_tell(struct hdi_side *side, bool hung, struct hdi_wakeups *wakeups);
+void hdi_side_tell(struct hdi_side *side, bool unsure, struct hdi_wakeups *wakeups);
 
 /* ---- what lanes provide (lane.c) ---- */
 

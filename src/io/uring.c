@@ -134,7 +134,7 @@ static bool collect(struct hdi_uring *lane, struct hdi_source *source)
         if (!can) return false;
         told(lane);
     }
-    source->collected = hdi_epoll_add(&lane->bulky, source->fd, EPOLLIN | EPOLLRDHUP | EPOLLET,
+    source->collected = hdi_epoll_add(&lane->bulky, source->fd, HDI_EPOLL_IN | EPOLLET,
                                       hdi_source_handle(source)) == 0;
     return source->collected;
 }
@@ -164,7 +164,7 @@ static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hd
         io_uring_sqe_set_data64(sqe, name_of(handle, TAG_RECEIVE));
         source->stopping = false;
     } else {
-        io_uring_prep_poll_multishot(sqe, source->fd, in ? POLLIN | POLLRDHUP : POLLOUT);
+        io_uring_prep_poll_multishot(sqe, source->fd, in ? POLLIN | POLLPRI | POLLRDHUP : POLLOUT);
         io_uring_sqe_set_data64(sqe, name_of(handle, in ? TAG_IN : TAG_OUT));
     }
     source->asked_at = lane->ring.sq.sqe_tail;
@@ -301,12 +301,12 @@ static void tell_poll(const struct io_uring_cqe *cqe, bool out, struct hdi_wakeu
     const hd_io handle = handle_of(cqe->user_data);
     struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */
     if (!source) return;
-    const bool hung = cqe->res < 0 || (cqe->res & (POLLRDHUP | POLLHUP | POLLERR));
+    const bool unsure = cqe->res < 0 || (cqe->res & (POLLPRI | POLLRDHUP | POLLHUP | POLLERR));
     struct hdi_side *side = out ? &source->out : &source->in;
     hdi_lock_take(&side->waitable.lock);
     if (hdi_source_is(source, handle)) {
         if (!(cqe->flags & IORING_CQE_F_MORE)) side->armed = false;
-        if (!out || hdi_outbox_goes_on(source)) hdi_side_tell(side, hung && !out, wakeups);
+        if (!out || hdi_outbox_goes_on(source)) hdi_side_tell(side, unsure && !out, wakeups);
     }
     hdi_lock_give(&side->waitable.lock);
 }

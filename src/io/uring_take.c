@@ -69,7 +69,7 @@ static void land(struct hdi_source *source, struct hdi_block *block, int result,
         source->taken_start = 0;
         source->taken_end = (uint16_t)result;
     }
-    if (result == 0 || failed) side->hung = true;
+    if (result == 0 || failed) side->unsure = true;
     if (result != -EAGAIN && (result <= 0 || result == HDI_BLOCK_BYTES)) side->ready = true;
     /* If not, nothing has come, and nobody was kept from looking (TAKE-1). */
     if (result > 0 || side->ready) hdi_side_wake(side, wakeups);

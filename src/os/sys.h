@@ -30,6 +30,7 @@ struct hdi_source;
 #define HDI_READY_IN   1u
 #define HDI_READY_OUT  2u
 #define HDI_READY_HUNG 4u /* nothing more will come: for good */
+#define HDI_READY_URGENT 8u /* bytes of TCP at which a read stops */
 
 struct hdi_sys {
     /* ---- sockets and pipes: never wait; -EAGAIN ---- */

@@ -217,7 +217,7 @@ MODEL(source_stale_news, .sc = 5, .tso = 4, .pso = 4, .kills = "source_tell_stal
     open_one(&w);
     model_join(t);
     MODEL_CHECK(w.io.private_ != w.first.private_);
-    MODEL_CHECK(!hdi_source_of(w.io)->in.hung);
+    MODEL_CHECK(!hdi_source_of(w.io)->in.unsure);
     close_it(&w);
     world_fini(&w);
 }
