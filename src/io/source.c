@@ -77,13 +77,17 @@ static struct hdi_source *take_slot(struct hd_runtime *runtime)
     return source;
 }
 
+/* One that has no generation left is nobody's any more (SRC-7). */
 static void give_slot(struct hdi_source *source)
 {
     hdi_mutex_lock(&table_lock);
     *source->link = source->next;
     if (source->next) source->next->link = source->link;
-    source->next = free_sources;
-    free_sources = source;
+    /* Relaxed: it is stale, and changes no more until it is taken. */
+    if (hdi_load_relaxed(&source->generation) != UINT32_MAX) {
+        source->next = free_sources;
+        free_sources = source;
+    }
     hdi_mutex_unlock(&table_lock);
 }
 

@@ -27,6 +27,7 @@
  *          closed and the last of them has left.
  *   SRC-6  What a lane took for a reader (io/uring_take.c) it asked for before the reader did:
  *          `ready` was false from then on, and is true again if something came since.
+ *   SRC-7  A slot whose last generation was used is not used again.
  *
  * System calls under a spinning lock: they do not wait, and two tasks that read from the same
  * socket at the same moment are rare.
