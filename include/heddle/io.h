@@ -91,7 +91,8 @@ HD_API int hd_close(hd_io io);
 /* ---- readiness ---- */
 
 /* Cases of a select: the next read (or accept), or write, would not wait, be it for an error or
- * the end. The case's `result` is 0; -EBADF for a stale handle, -ECANCELED if it was closed. */
+ * the end; files, and devices that never wait, always are. The case's `result` is 0; -EBADF for a
+ * stale handle, -ECANCELED if it was closed. */
 #define HD_READABLE(io) HD_CASE_(HD_CASE_READABLE, NULL, NULL, (int64_t)(io).private_)
 #define HD_WRITABLE(io) HD_CASE_(HD_CASE_WRITABLE, NULL, NULL, (int64_t)(io).private_)
 

@@ -349,7 +349,11 @@ static bool is_ready(hd_case *c, struct hdi_source *source, struct hdi_side *sid
         return true;
     }
     if (bit == HDI_READY_IN) source->lends = false;
-    const int err = hdi_side_watch(source, side);
+    const int err = source->kind == HDI_SOURCE_FILE ? -EPERM : hdi_side_watch(source, side);
+    if (err == -EPERM) { /* Nobody ever waits for it: as poll() has it. */
+        c->result = 0;
+        return true;
+    }
     const int ready = err ? err : side->ready ? ask(source, bit) : 0;
     side->ready = ready > 0 && ((unsigned)ready & bit);
     c->result = ready < 0 ? ready : 0;

@@ -2,6 +2,7 @@
  *
  * Readiness in select, together with other things; stackless tasks; which driver there is.
  */
+#include "files.h"
 #include "nets.h"
 
 TEST_MAIN
@@ -53,6 +54,38 @@ static void read_or_write(hd_io ends[2], enum nets_kind kind)
 }
 
 TEST_IO(readiness_is_waited_for, options) { nets_each_kind(read_or_write, options); }
+
+/* ---- what never waits ---- */
+
+static void expect_ready(hd_io io)
+{
+    hd_case in = HD_READABLE(io), out = HD_WRITABLE(io);
+    EXPECT_EQ(hd_select_until(&in, 1, 0, HD_NOW), 0);
+    EXPECT_EQ(in.result, 0);
+    EXPECT_EQ(hd_select_until(&out, 1, 0, HD_NOW), 0);
+    EXPECT_EQ(out.result, 0);
+}
+
+/* A file, and a device that no epoll takes: as poll() has it. */
+static int always_ready(void *arg)
+{
+    hd_io io;
+    char byte;
+    (void)arg;
+    files_begin();
+    EXPECT_EQ(hd_file_open(&io, files_path("a"), O_RDWR | O_CREAT, 0600), 0);
+    expect_ready(io);
+    EXPECT_EQ(hd_close(io), 0);
+    files_end();
+    if (nets_in_sim()) return 0;
+    EXPECT_EQ(hd_io_adopt(&io, open("/dev/null", O_RDWR | O_CLOEXEC), 0), 0);
+    expect_ready(io);
+    EXPECT_EQ(hd_read(io, &byte, 1), 0);
+    EXPECT_EQ(hd_close(io), 0);
+    return 0;
+}
+
+TEST_IO(what_never_waits_is_ready, options) { rt_run(always_ready, NULL, options); }
 
 /* ---- together with others ---- */
 
