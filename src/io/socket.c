@@ -150,15 +150,15 @@ static bool is_shortage(ssize_t err)
     return err == -EMFILE || err == -ENFILE || err == -ENOBUFS || err == -ENOMEM;
 }
 
-/* The time of the next try after a shortage, ever later, by the deadline. */
-static int back_off(int64_t *pause_ns, int64_t deadline)
+/* Until the next try after a shortage, ever later, by the deadline; or until the handle is closed. */
+static int back_off(hd_io io, int64_t *pause_ns, int64_t deadline)
 {
     const int64_t now_ns = hdi_sched_now();
     if (deadline == HD_NOW) return -EAGAIN;
     if (now_ns >= deadline) return -ETIMEDOUT;
     const int64_t next_ns = now_ns + *pause_ns;
     *pause_ns = *pause_ns * 2 < HD_SECOND_NS ? *pause_ns * 2 : HD_SECOND_NS;
-    return hd_sleep_until(next_ns < deadline ? next_ns : deadline);
+    return hdi_source_pause(io, next_ns < deadline ? next_ns : deadline);
 }
 
 int hd_accept_until(hd_io listener, hd_io *conn, hd_addr *from, int64_t deadline)
@@ -167,7 +167,7 @@ int hd_accept_until(hd_io listener, hd_io *conn, hd_addr *from, int64_t deadline
     int64_t pause_ns = 5 * HD_MS_NS;
     ssize_t fd;
     while (is_shortage(fd = hdi_source_do(listener, false, try_accept, &accepting, 0, deadline))) {
-        const int err = back_off(&pause_ns, deadline);
+        const int err = back_off(listener, &pause_ns, deadline);
         if (err) return err == -EAGAIN ? (int)fd : err;
     }
     if (fd < 0) return (int)fd;
@@ -208,7 +208,7 @@ static int await_connected(struct hd_runtime *runtime, hd_io io, int fd, const h
     int64_t pause_ns = HD_MS_NS;
     int err;
     while ((err = hdi_sys(runtime, connect, fd, raw(addr), addr->length)) == -EAGAIN) {
-        err = back_off(&pause_ns, deadline);
+        err = back_off(io, &pause_ns, deadline);
         if (err) return err;
     }
     if (err != -EINPROGRESS) return err;

@@ -414,6 +414,41 @@ const struct hdi_op hdi_op_writable = {
     .host = host,
 };
 
+static bool attempt_closed(hd_case *c, struct hdi_wakeups *wakeups)
+{
+    (void)wakeups;
+    const bool open = hdi_source_is(hdi_source_slot((hd_io){(uint64_t)c->number}),
+                                    (hd_io){(uint64_t)c->number});
+    if (!open) c->result = -ECANCELED;
+    return !open;
+}
+
+/* Among those that wait to read: it may be woken for what they wait for. */
+static const struct hdi_op op_closed = {
+    .what = "accept",
+    .attempt = attempt_closed,
+    .enqueue = enqueue,
+    .dequeue = dequeue,
+    .host = host,
+};
+
+int hdi_source_pause(hd_io io, int64_t until_ns)
+{
+    struct hdi_source *source = hdi_source_slot(io);
+    int err = 0;
+    while (!err && hdi_sched_now() < until_ns) {
+        hd_case c = HD_CASE_(HD_CASE_READABLE, &source->in, NULL, (int64_t)io.private_);
+        struct hdi_wakeups none = HDI_WAKEUPS_INIT;
+        hdi_lock_take(&source->in.waitable.lock);
+        if (attempt_closed(&c, &none)) {
+            hdi_lock_give(&source->in.waitable.lock);
+            return c.result;
+        }
+        err = hdi_wait_locked(&op_closed, &c, until_ns);
+    }
+    return err == -ETIMEDOUT ? 0 : err;
+}
+
 /* Most waits, of either side. Functions of their own, with nothing else on the stack, and nothing
  * set that is not read: it is cold when it is needed again. */
 static __attribute__((noinline)) int wait_to_read(struct hdi_side *side, hd_io io,

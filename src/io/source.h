@@ -211,6 +211,10 @@ ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t 
 /* Wait for a side, whose lock is held, and is given back. Returns: 0: it may be ready; -errno. */
 int hdi_source_wait(struct hdi_source *source, struct hdi_side *side, hd_io io, int64_t deadline);
 
+/* Wait until then, unless the handle, which was open a moment ago, is closed before. Returns: 0;
+ * -ECANCELED. A deadline of the caller's scope is left to its next call. */
+int hdi_source_pause(hd_io io, int64_t until_ns);
+
 /* The descriptor became ready for HDI_READY_*. Tasks that waited are put into *wakeups. Context:
  * no lock held. `handle` says which generation is meant. */
 void hdi_source_ready(struct hdi_source *source, hd_io handle, unsigned ready,

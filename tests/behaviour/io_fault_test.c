@@ -267,6 +267,57 @@ static int leased(void *arg)
 
 TEST_IO(leases, options) { fail_each(leased, NULL, options); }
 
+/* ---- a shortage that lasts ---- */
+
+static int fail_accepts(struct hd_runtime *runtime, const char *name)
+{
+    (void)runtime;
+    return strcmp(name, "accept") == 0 ? -EMFILE : 0;
+}
+
+static int accept_one(void *arg)
+{
+    hd_io conn;
+    return hd_accept(*(hd_io *)arg, &conn, NULL);
+}
+
+static int accept_until_soon(void *arg)
+{
+    hd_io conn;
+    const int64_t deadline = hd_after_ms(20);
+    const int err = hd_accept_until(*(hd_io *)arg, &conn, NULL, deadline);
+    EXPECT(hd_now(NULL) >= deadline);
+    return err;
+}
+
+/* Who backs off is a waiter of the listener's like any other. */
+static int back_off_until_closed(void *arg)
+{
+    hd_io listener;
+    (void)arg;
+    EXPECT_EQ(hd_tcp_listen(&listener, "127.0.0.1:0", NULL), 0);
+    hd_task *acceptor = rt_spawn(NULL, accept_until_soon, &listener);
+    EXPECT_EQ(rt_join(acceptor), -ETIMEDOUT);
+    acceptor = rt_spawn(NULL, accept_one, &listener);
+    hd_yield();
+    hd_cancel(acceptor);
+    EXPECT_EQ(rt_join(acceptor), -ECANCELED);
+    acceptor = rt_spawn(NULL, accept_one, &listener);
+    hd_yield(); /* In sim perhaps it has not tried yet, and then finds a stale handle. */
+    EXPECT_EQ(hd_close(listener), 0);
+    const int err = rt_join(acceptor);
+    EXPECT(err == -ECANCELED || (nets_in_sim() && err == -EBADF));
+    return 0;
+}
+
+TEST_IO(a_close_ends_a_back_off, options)
+{
+    const hd_options own = rt_one_lane(options);
+    hdi_sys_fault = fail_accepts;
+    rt_run(back_off_until_closed, NULL, &own);
+    hdi_sys_fault = NULL;
+}
+
 struct ends {
     hd_io in, out;
 };
