@@ -292,9 +292,9 @@ static int await_landing(struct hdi_flight *flight)
 struct hdi_lane *hdi_lane_for_flights(struct hd_runtime *runtime)
 {
     int err = 0;
-    if (hdi_worker_self() != keeps_lane(runtime) || hdi_sys_fault) return NULL;
+    if (hdi_worker_self() != keeps_lane(runtime)) return NULL;
     struct hdi_lane *lane = hdi_lane_here(runtime, &err);
-    return lane && lane->kind->fly ? lane : NULL;
+    return lane && lane->kind->fly && hdi_lane_may_act(lane) ? lane : NULL;
 }
 
 /* What a thread handed over that has ended since, the kernel gives up: nobody else cancels it. */

@@ -86,7 +86,15 @@ struct hdi_lane {
     int event; /* the parker's */
     struct hdi_outbox *outbox; /* what is sent later; NULL: nothing is */
     struct hdi_spares spares;
+    bool fails; /* what it asks of the kernel can be made to fail (os/sys.h) */
 };
+
+/* Whether it does what its worker's tasks could do by system calls: not where calls are to fail, and
+ * its own do not. */
+static inline bool hdi_lane_may_act(const struct hdi_lane *lane)
+{
+    return !hdi_sys_fault || lane->fails;
+}
 
 /* The lane in which the kernel makes calls for the running fiber; NULL: none, or not from here; or
  * calls are to fail (os/sys.h). */

@@ -111,14 +111,21 @@ static void give_buffer(struct hdi_source *source)
     if (loan.base) hdi_loan_end(loan);
 }
 
+/* Bytes of which the writer was told that they are sent are lost, whatever the reason (OUT-4). */
+static void fail(struct hdi_source *source, int err)
+{
+    source->unsent_failed = err;
+    if (err != -EPIPE) hdi_store_relaxed(&source->reset, true); /* A flag by itself. */
+    (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_RDWR);
+}
+
 /* Nothing is left, of which `err` says the end. */
 static void settle(struct hdi_source *source, int err)
 {
     give_buffer(source);
     source->sending = HDI_UNSENT_NONE;
-    if (err) source->unsent_failed = err;
-    if (err == -ECONNRESET) hdi_store_relaxed(&source->reset, true); /* OUT-4; a flag by itself. */
-    if (source->shut_after) (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_WR);
+    if (err) fail(source, err);
+    else if (source->shut_after) (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_WR);
     source->shut_after = false;
 }
 
@@ -139,11 +146,12 @@ static int send_now(struct hdi_source *source)
 
 /* ---- writing ---- */
 
-/* The outbox that takes what the caller writes; NULL. Where calls are to fail, none does. */
+/* The outbox that takes what the caller writes; NULL. */
 static struct hdi_outbox *outbox_here(const struct hdi_source *source)
 {
     const struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
-    return lane && lane->worker == hdi_worker_self() && !hdi_sys_fault ? lane->outbox : NULL;
+    if (!lane || lane->worker != hdi_worker_self() || !hdi_lane_may_act(lane)) return NULL;
+    return lane->outbox;
 }
 
 /* Whether it will be sent at once, and nobody else writes there (OUT-5). */
@@ -365,6 +373,12 @@ static bool is_passing(int result)
     return result >= 0 || result == -EAGAIN || result == -ECANCELED || result == -EINTR;
 }
 
+/* Nor this: a system call is next, and may find the memory. */
+static bool is_shortage(int result)
+{
+    return result == -ENOMEM || result == -ENOBUFS;
+}
+
 /* Have the kernel wait for room, and send. Context: out.lock. */
 static void linger(struct hdi_source *source)
 {
@@ -388,7 +402,7 @@ void hdi_outbox_fell_short(hd_io handle, int result, struct hdi_wakeups *wakeups
     HDI_ASSERT(source->sending == HDI_UNSENT_FLYING); /* OUT-2 */
     const bool closing = source->closing;
     if (result > 0) source->unsent_start += (uint16_t)result;
-    if (!is_passing(result)) {
+    if (!is_passing(result) && !is_shortage(result)) {
         settle(source, result);
         if (!closing) tell(source, wakeups);
     } else if (closing) {

@@ -105,6 +105,22 @@ static void told(struct hdi_uring *lane)
     if (lane->lane.worker != hdi_worker_self()) hdi_parker_unpark(&lane->lane.worker->parker);
 }
 
+#define FEAT_NOP_RESULT (1U << 14) /* Linux 6.10, which has that, too, and no flag for it */
+#define NOP_RESULT      1U         /* a flag of IORING_OP_NOP, which liburing does not know yet */
+
+void hdi_uring_may_fail(struct hdi_uring *lane, struct io_uring_sqe *sqe, const char *name)
+{
+    if (__builtin_expect(!hdi_sys_fault, 1) || !lane->lane.fails) return;
+    const int err = hdi_sys_fault(lane->lane.worker->exec.runtime, name);
+    if (!err) return;
+    const struct io_uring_sqe asked = *sqe;
+    io_uring_prep_nop(sqe);
+    sqe->len = (unsigned)err;
+    sqe->rw_flags = NOP_RESULT;
+    sqe->flags = asked.flags & IOSQE_IO_LINK;
+    sqe->user_data = asked.user_data;
+}
+
 /* ---- asking ---- */
 
 static bool collects(struct hdi_uring *lane)
@@ -156,6 +172,7 @@ static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hd
         io_uring_prep_multishot_accept(sqe, source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         io_uring_sqe_set_data64(sqe, name_of(handle, TAG_ACCEPT));
         source->stopping = false;
+        hdi_uring_may_fail(lane, sqe, "ring_accept");
     } else if (ahead) {
         /* Not POLL_FIRST: with it Linux 6.18 never tells of a reset that lies behind data. */
         io_uring_prep_recv_multishot(sqe, source->fd, NULL, 0, 0);
@@ -163,9 +180,11 @@ static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hd
         sqe->buf_group = GROUP;
         io_uring_sqe_set_data64(sqe, name_of(handle, TAG_RECEIVE));
         source->stopping = false;
+        hdi_uring_may_fail(lane, sqe, "ring_receive");
     } else {
         io_uring_prep_poll_multishot(sqe, source->fd, in ? POLLIN | POLLPRI | POLLRDHUP : POLLOUT);
         io_uring_sqe_set_data64(sqe, name_of(handle, in ? TAG_IN : TAG_OUT));
+        hdi_uring_may_fail(lane, sqe, "ring_poll");
     }
     source->asked_at = lane->ring.sq.sqe_tail;
     hdi_lock_give(&lane->lock);
@@ -244,6 +263,7 @@ static void uring_fly(struct hdi_lane *base, struct hdi_flight *flight)
         break;
     }
     io_uring_sqe_set_data64(sqe, (uint64_t)(uintptr_t)flight + TAG_FLIGHT);
+    hdi_uring_may_fail(lane, sqe, "ring_flight");
     hdi_lock_give(&lane->lock);
     told(lane); /* The caller may have given way since it chose the lane. */
 }
@@ -256,6 +276,7 @@ void hdi_uring_put_take(struct hdi_uring *lane, struct hdi_source *source, unsig
                        MSG_DONTWAIT);
     io_uring_sqe_set_data64(sqe, (uint64_t)at << TAG_BITS | TAG_TAKE);
     source->asked_at = lane->ring.sq.sqe_tail;
+    hdi_uring_may_fail(lane, sqe, "ring_take");
     hdi_uring_address(lane, source, sqe, name_of(hdi_source_handle(source), TAG_FILE));
     hdi_lock_give(&lane->lock);
 }
@@ -270,6 +291,7 @@ static void uring_put_send(struct hdi_lane *base, struct hdi_source *source, str
                        MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL);
     sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
     io_uring_sqe_set_data64(sqe, name_of(hdi_source_handle(source), TAG_SEND));
+    hdi_uring_may_fail(lane, sqe, "ring_send");
     hdi_uring_address(lane, source, sqe, name_of(hdi_source_handle(source), TAG_FILE));
     hdi_lock_give(&lane->lock);
 }
@@ -286,6 +308,7 @@ static void uring_put_linger(struct hdi_lane *base, struct hdi_source *source, s
                        MSG_WAITALL | MSG_NOSIGNAL);
     sqe->flags |= IOSQE_IO_LINK;
     io_uring_sqe_set_data64(sqe, name_of(hdi_source_handle(source), TAG_LINGER));
+    hdi_uring_may_fail(lane, sqe, "ring_linger");
     sqe = hdi_uring_place(lane);
     io_uring_prep_link_timeout(sqe, (struct __kernel_timespec *)&source->linger_until,
                                IORING_TIMEOUT_ABS);
@@ -640,6 +663,7 @@ static struct hdi_lane *uring_create(int event, int *err)
         uring_destroy(&lane->lane);
         return NULL;
     }
+    lane->lane.fails = lane->ring.features & FEAT_NOP_RESULT;
     hdi_uring_files_init(lane);
     set_up_places(lane);
     arm_event(lane);

@@ -87,6 +87,9 @@ struct hdi_uring {
 /* A place for a submission (uring.c). Context: lock, which may be given back for a moment. */
 struct io_uring_sqe *hdi_uring_place(struct hdi_uring *lane);
 
+/* It is all prepared: if it is to fail (os/sys.h), nothing is done but to say so (uring.c). */
+void hdi_uring_may_fail(struct hdi_uring *lane, struct io_uring_sqe *sqe, const char *name);
+
 /* ---- files that the ring knows (uring_files.c) ---- */
 
 /* Context: none yet knows the lane; the ring is still there. */

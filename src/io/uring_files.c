@@ -43,11 +43,13 @@ void hdi_uring_files_fini(struct hdi_uring *lane)
     free(lane->files);
 }
 
-static void put_update(struct hdi_uring *lane, const int *fd, uint16_t place, uint64_t name)
+static struct io_uring_sqe *put_update(struct hdi_uring *lane, const int *fd, uint16_t place,
+                                       uint64_t name)
 {
     struct io_uring_sqe *sqe = hdi_uring_place(lane);
     io_uring_prep_files_update(sqe, (int *)(uintptr_t)fd, 1, place);
     io_uring_sqe_set_data64(sqe, name);
+    return sqe;
 }
 
 void hdi_uring_address(struct hdi_uring *lane, struct hdi_source *source, struct io_uring_sqe *sqe,
@@ -59,7 +61,7 @@ void hdi_uring_address(struct hdi_uring *lane, struct hdi_source *source, struct
     } else if (source->uses < USES && ++source->uses == USES && lane->file_count > 0) {
         source->file = lane->files[--lane->file_count];
         source->filed = true;
-        put_update(lane, &source->fd, source->file, name);
+        hdi_uring_may_fail(lane, put_update(lane, &source->fd, source->file, name), "ring_file");
         source->asked_at = lane->ring.sq.sqe_tail;
     }
 }
@@ -76,7 +78,7 @@ void hdi_uring_file_told(struct hdi_uring *lane, hd_io handle, int result)
 
 void hdi_uring_file_forget(struct hdi_uring *lane, struct hdi_source *source, uint64_t name)
 {
-    if (source->filed) put_update(lane, &nothing, source->file, name);
+    if (source->filed) (void)put_update(lane, &nothing, source->file, name);
 }
 
 void hdi_uring_file_gone(struct hdi_uring *lane, struct hdi_source *source, bool own)

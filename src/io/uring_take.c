@@ -37,7 +37,7 @@ bool hdi_uring_take(struct hdi_uring *lane, const struct epoll_event *event, uns
 {
     const hd_io handle = {event->data.u64};
     struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */
-    if (!source || event->events != EPOLLIN || hdi_sys_fault) return false;
+    if (!source || event->events != EPOLLIN || !hdi_lane_may_act(&lane->lane)) return false;
     hdi_lock_take(&source->in.waitable.lock);
     struct hdi_block *block = may_take(source, handle) ? hdi_block_take(&lane->lane) : NULL;
     if (block) {

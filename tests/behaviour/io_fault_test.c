@@ -36,6 +36,10 @@ static const struct {
     {"unlink", {EACCES, EBUSY}},        {"mkdir", {ENOSPC, EACCES}},
     {"rmdir", {EBUSY, EACCES}},         {"list", {ENOMEM, EIO}},
     {"sync_dir", {EIO, EIO}},           {"resolve", {EAGAIN, ENOENT}},
+    {"ring_receive", {ECONNRESET, ENOMEM}}, {"ring_accept", {EMFILE, ECONNABORTED}},
+    {"ring_poll", {ENOMEM, ENOMEM}},    {"ring_send", {ENOBUFS, EPIPE}},
+    {"ring_take", {ECONNRESET, ENOMEM}}, {"ring_linger", {EPIPE, ENOMEM}},
+    {"ring_flight", {EIO, ENOSPC}},     {"ring_file", {ENOMEM, EBADF}},
 };
 
 static struct {
@@ -94,6 +98,9 @@ static void fail_each(hd_fn *scenario, void (*tidy)(void), const hd_options *opt
 struct side {
     hd_io listener;
     bool by_name;
+    bool hasty; /* a connection that there is no descriptor for is soon given up */
+    hd_fn *serve;
+    int (*talk)(hd_io conn);
 };
 
 /* One connection. Who accepts no more closes the listener, so that nobody waits for it: by name,
@@ -104,7 +111,8 @@ static int serve(void *arg)
     hd_io conn;
     char bytes[300];
     hd_addr from;
-    int err = hd_accept_until(side->listener, &conn, &from, hd_after_ms(10000));
+    const int64_t deadline = hd_after_ms(side->hasty ? 200 : 10000);
+    int err = hd_accept_until(side->listener, &conn, &from, deadline);
     (void)hd_close(side->listener);
     if (err) return err;
     ssize_t n = 0;
@@ -128,6 +136,40 @@ static int talk(hd_io conn)
     return err ? err : (int)hd_read(conn, in, sizeof(in));
 }
 
+/* By leases: an echo that has one when its connection fails ends it. */
+static int serve_leased(void *arg)
+{
+    const struct side *side = arg;
+    hd_io conn;
+    hd_lease lease = {0};
+    int err = hd_accept_until(side->listener, &conn, NULL, hd_after_ms(10000));
+    (void)hd_close(side->listener);
+    if (err) return err;
+    ssize_t n = 0;
+    while (!err && (n = hd_lease_read(conn, &lease)) > 0) err = hd_lease_write(conn, &lease);
+    if (err) EXPECT(lease.count > 0);
+    hd_lease_end(&lease);
+    EXPECT_EQ(hd_close(conn), 0);
+    return n < 0 ? (int)n : err;
+}
+
+/* Little, often enough for a ring to know the descriptors by another name; and then much, again and
+ * again. */
+static int talk_much(hd_io conn)
+{
+    static char out[20000], in[20000];
+    int err = 0;
+    for (size_t i = 0; i < sizeof(out); i++) out[i] = (char)(i / 3);
+    for (size_t round = 0; round < 22 && !err; round++) {
+        const size_t bytes = round < 18 ? 10 : sizeof(out) - round;
+        err = hd_write_all(conn, out, bytes, NULL);
+        if (!err) err = hd_read_exact(conn, in, bytes, NULL);
+        if (!err) EXPECT(memcmp(in, out, bytes) == 0);
+    }
+    if (!err) err = hd_shutdown(conn, SHUT_WR);
+    return err ? err : (int)hd_read(conn, in, 1);
+}
+
 static int dial(const struct side *side, hd_io *conn)
 {
     hd_addr addr;
@@ -142,10 +184,11 @@ static int dial(const struct side *side, hd_io *conn)
 static int both_sides(struct side *side)
 {
     hd_io conn;
-    hd_task *server = rt_spawn(NULL, serve, side);
+    hd_task *server = rt_spawn(NULL, side->serve, side);
+    if (side->serve == serve_leased) hd_yield(); /* It waits by then, the others do not. */
     int err = dial(side, &conn);
     if (!err) {
-        err = talk(conn);
+        err = side->talk(conn);
         EXPECT_EQ(hd_close(conn), 0);
     } else {
         (void)hd_close(side->listener);
@@ -157,15 +200,23 @@ static int both_sides(struct side *side)
 
 static int by_address(void *arg)
 {
-    struct side side = {.by_name = false};
+    struct side side = {.serve = serve, .talk = talk};
     (void)arg;
+    const int err = hd_tcp_listen(&side.listener, "127.0.0.1:0", NULL);
+    return err ? err : both_sides(&side);
+}
+
+/* The last run has all it needs, and is to have the time for it. */
+static int by_address_hastily(void *arg)
+{
+    struct side side = {.hasty = *(bool *)arg, .serve = serve, .talk = talk};
     const int err = hd_tcp_listen(&side.listener, "127.0.0.1:0", NULL);
     return err ? err : both_sides(&side);
 }
 
 static int by_name(void *arg)
 {
-    struct side side = {.by_name = true};
+    struct side side = {.by_name = true, .serve = serve, .talk = talk};
     (void)arg;
     const int err = hd_tcp_listen(&side.listener, ":0", NULL);
     return err ? err : both_sides(&side);
@@ -177,7 +228,7 @@ TEST_IO(tcp_by_name, options) { fail_each(by_name, NULL, options); }
 
 static int by_unix_name(void *arg)
 {
-    struct side side = {.by_name = false};
+    struct side side = {.serve = serve, .talk = talk};
     char name[64];
     (void)arg;
     snprintf(name, sizeof(name), "@heddle-fault-%d", (int)getpid());
@@ -213,59 +264,61 @@ static int datagrams(void *arg)
 
 TEST_IO(udp, options) { fail_each(datagrams, NULL, options); }
 
-/* By leases: an echo that has one when its connection fails ends it. */
-static int serve_leased(void *arg)
-{
-    const struct side *side = arg;
-    hd_io conn;
-    hd_lease lease = {0};
-    int err = hd_accept_until(side->listener, &conn, NULL, hd_after_ms(10000));
-    (void)hd_close(side->listener);
-    if (err) return err;
-    ssize_t n = 0;
-    while (!err && (n = hd_lease_read(conn, &lease)) > 0) err = hd_lease_write(conn, &lease);
-    if (err) EXPECT(lease.count > 0);
-    hd_lease_end(&lease);
-    EXPECT_EQ(hd_close(conn), 0);
-    return n < 0 ? (int)n : err;
-}
-
-/* Little, and then much. */
-static int talk_much(hd_io conn)
-{
-    static char out[20000], in[20000];
-    int err = 0;
-    for (size_t i = 0; i < sizeof(out); i++) out[i] = (char)(i / 3);
-    for (size_t bytes = 10; bytes < sizeof(out) && !err; bytes *= 20) {
-        err = hd_write_all(conn, out, bytes, NULL);
-        if (!err) err = hd_read_exact(conn, in, bytes, NULL);
-        if (!err) EXPECT(memcmp(in, out, bytes) == 0);
-    }
-    if (!err) err = hd_shutdown(conn, SHUT_WR);
-    return err ? err : (int)hd_read(conn, in, 1);
-}
-
 static int leased(void *arg)
 {
-    struct side side = {.by_name = false};
-    hd_io conn;
+    struct side side = {.serve = serve_leased, .talk = talk_much};
     (void)arg;
-    int err = hd_tcp_listen(&side.listener, "127.0.0.1:0", NULL);
-    if (err) return err;
-    hd_task *server = rt_spawn(NULL, serve_leased, &side);
-    err = dial(&side, &conn);
-    if (!err) {
-        err = talk_much(conn);
-        EXPECT_EQ(hd_close(conn), 0);
-    } else {
-        (void)hd_close(side.listener);
-    }
-    const int other = rt_join(server);
-    (void)hd_close(side.listener);
-    return err ? err : other;
+    const int err = hd_tcp_listen(&side.listener, "127.0.0.1:0", NULL);
+    return err ? err : both_sides(&side);
 }
 
-TEST_IO(leases, options) { fail_each(leased, NULL, options); }
+/* By one worker, so that it is the same calls each time. */
+TEST_IO(leases, options)
+{
+    const hd_options own = rt_one_lane(options);
+    fail_each(leased, NULL, &own);
+}
+
+/* What was written, and is not sent when the handle is closed, is sent later, or lost. */
+static int lingering(void *arg)
+{
+    hd_io ends[2];
+    char piece[700] = {0};
+    ssize_t n;
+    const int little = 1 << 13;
+    (void)arg;
+    int err = hd_tcp_listen(&ends[0], "127.0.0.1:0", NULL);
+    if (err) return err;
+    hd_addr addr;
+    const hd_io listener = ends[0];
+    err = hd_set_option(listener, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little));
+    if (!err) err = hd_local_addr(listener, &addr);
+    if (!err) err = hd_connect(&ends[1], &addr);
+    if (err) {
+        (void)hd_close(listener);
+        return err;
+    }
+    err = hd_accept_until(listener, &ends[0], NULL, hd_after_ms(10000));
+    (void)hd_close(listener);
+    if (err) {
+        (void)hd_close(ends[1]);
+        return err;
+    }
+    n = hd_read_until(ends[1], piece, 1, hd_after_ms(1)); /* It is watched then. */
+    EXPECT(n < 0);
+    (void)hd_set_option(ends[1], SOL_SOCKET, SO_SNDBUF, &little, sizeof(little));
+    while ((n = hd_write_until(ends[1], piece, sizeof(piece), HD_NOW)) > 0) continue;
+    EXPECT_EQ(hd_close(ends[1]), 0);
+    while ((n = hd_read(ends[0], piece, sizeof(piece))) > 0) continue;
+    EXPECT_EQ(hd_close(ends[0]), 0);
+    return (int)n;
+}
+
+TEST_IO(lingerers, options)
+{
+    const hd_options own = rt_one_lane(options);
+    fail_each(lingering, NULL, &own);
+}
 
 /* ---- a shortage that lasts ---- */
 
@@ -445,16 +498,18 @@ TEST_IO(files_and_directories, options)
 
 TEST_DRIVERS(any_limit_of_descriptors, options)
 {
+    enum { ENOUGH = 30 };
     const int lowest = dup(STDERR_FILENO);
     const unsigned fds = nets_count_fds() - 1;
     struct rlimit limit;
     int err = -1, refused = 0;
     close(lowest);
     EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    for (int more = 0; more < 30; more++) {
+    for (int more = 0; more < ENOUGH; more++) {
         const struct rlimit low = {(rlim_t)(lowest + more), limit.rlim_max};
         EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
-        err = hd_run(by_address, NULL, options);
+        bool hasty = more < ENOUGH - 1;
+        err = hd_run(by_address_hastily, &hasty, options);
         EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
         EXPECT_EQ(nets_count_fds(), fds);
         EXPECT(is_told(err));
