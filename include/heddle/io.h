@@ -62,7 +62,8 @@ HD_API HD_MUST_USE int hd_read_exact_until(hd_io io, void *buffer, size_t bytes,
 /* Write what there is room for, at least one byte, waiting for it. No SIGPIPE is raised. To TCP,
  * little may be sent a moment later, as if the socket's buffer were larger by 4 KiB: when the
  * worker has run what is ready, or looks for news, or the monitor does in its place. It is sent
- * before all else that the handle is used for; an error is told by the next write or hd_shutdown().
+ * before all else that the handle is used for; an error is told by the next write or hd_shutdown(),
+ * and ends the connection for who reads.
  * Context: fiber or thread; with HD_NOW any.  Switches: yes, if there is no room.  Allocates: no.
  * Cancel: nothing was written.
  * Returns: how many bytes; -EPIPE if the other side is gone, -ECANCELED, -ETIMEDOUT, -EAGAIN with
