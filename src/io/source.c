@@ -290,6 +290,7 @@ int hdi_side_watch(struct hdi_source *source, struct hdi_side *side)
     hdi_lock_give(&source->watching);
     if (!err && hdi_load_acquire(&source->lane)) err = hdi_lane_arm(source, side); /* V */
     if (!err) side->armed = true;
+    if (err) side->ready = true; /* Nobody will tell: the next call is to try. */
     return err;
 }
 
@@ -355,7 +356,7 @@ static bool is_ready(hd_case *c, struct hdi_source *source, struct hdi_side *sid
         return true;
     }
     const int ready = err ? err : side->ready ? ask(source, bit) : 0;
-    side->ready = ready > 0 && ((unsigned)ready & bit);
+    if (!err) side->ready = ready > 0 && ((unsigned)ready & bit);
     c->result = ready < 0 ? ready : 0;
     return ready < 0 || side->ready;
 }
