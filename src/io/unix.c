@@ -127,17 +127,29 @@ static ssize_t try_recv_fds(struct hdi_source *source, void *arg)
     return n;
 }
 
-ssize_t hd_send_fds(hd_io io, const void *buffer, size_t bytes, const int *fds, unsigned count)
+ssize_t hd_send_fds_until(hd_io io, const void *buffer, size_t bytes, const int *fds,
+                          unsigned count, int64_t deadline)
 {
     struct passing passing = {.part = {(void *)buffer, bytes}, .fds = fds, .count = count};
     if (count > HD_FDS_MAX || bytes == 0) return -EINVAL;
-    return hdi_source_do(io, true, try_send_fds, &passing, bytes, HD_FOREVER);
+    return hdi_source_do(io, true, try_send_fds, &passing, bytes, deadline);
+}
+
+ssize_t hd_send_fds(hd_io io, const void *buffer, size_t bytes, const int *fds, unsigned count)
+{
+    return hd_send_fds_until(io, buffer, bytes, fds, count, HD_FOREVER);
+}
+
+ssize_t hd_recv_fds_until(hd_io io, void *buffer, size_t bytes, int *fds, unsigned *count,
+                          int64_t deadline)
+{
+    struct passing passing = {.part = {buffer, bytes}, .out = fds, .count = *count};
+    const ssize_t n = hdi_source_do(io, false, try_recv_fds, &passing, bytes, deadline);
+    if (n >= 0) *count = passing.count;
+    return n;
 }
 
 ssize_t hd_recv_fds(hd_io io, void *buffer, size_t bytes, int *fds, unsigned *count)
 {
-    struct passing passing = {.part = {buffer, bytes}, .out = fds, .count = *count};
-    const ssize_t n = hdi_source_do(io, false, try_recv_fds, &passing, bytes, HD_FOREVER);
-    if (n >= 0) *count = passing.count;
-    return n;
+    return hd_recv_fds_until(io, buffer, bytes, fds, count, HD_FOREVER);
 }

@@ -230,6 +230,8 @@ static int not_in_sim(void *arg)
     EXPECT_EQ(hd_unix_pair(pair), 0);
     EXPECT_EQ(hd_send_fds(pair[0], "x", 1, &fd, 1), -ENOTSUP);
     EXPECT_EQ(hd_recv_fds(pair[1], &byte, 1, &got, &count), -ENOTSUP);
+    EXPECT_EQ(hd_send_fds_until(pair[0], "x", 1, &fd, 1, hd_after_ms(1)), -ENOTSUP);
+    EXPECT_EQ(hd_recv_fds_until(pair[1], &byte, 1, &got, &count, hd_after_ms(1)), -ENOTSUP);
     nets_close(pair[0], pair[1]);
     return 0;
 }
@@ -248,3 +250,94 @@ TEST_DRIVERS(descriptors_without_a_place_are_closed, options)
 {
     rt_run(pass_too_many, NULL, options);
 }
+
+/* ---- giving up ---- */
+
+static ssize_t do_recv_fds(struct nets_call *call)
+{
+    int fd = -1;
+    unsigned count = 1;
+    const ssize_t n = hd_recv_fds_until(call->io, &call->byte, 1, &fd, &count, call->deadline);
+    if (n != 1) return n;
+    EXPECT_EQ(count, 1);
+    EXPECT_EQ(close(fd), 0);
+    return n;
+}
+
+static int recv_late(void *arg)
+{
+    (void)arg;
+    hd_io pair[2];
+    char byte = 'b';
+    int fd = -1;
+    unsigned count = 1;
+    EXPECT_EQ(hd_unix_pair(pair), 0);
+    EXPECT_EQ(hd_recv_fds_until(pair[1], &byte, 1, &fd, &count, HD_NOW), -EAGAIN);
+    const int64_t deadline = hd_after_ms(3);
+    EXPECT_EQ(hd_recv_fds_until(pair[1], &byte, 1, &fd, &count, deadline), -ETIMEDOUT);
+    EXPECT(hd_now(NULL) >= deadline);
+    EXPECT_EQ(hd_recv_fds_until(pair[1], &byte, 1, &fd, &count, deadline), -ETIMEDOUT);
+    EXPECT(byte == 'b' && fd == -1 && count == 1);
+    struct nets_call call;
+    nets_begin(&call, pair[1], do_recv_fds);
+    hd_cancel(call.task);
+    EXPECT_EQ(nets_end(&call), -ECANCELED);
+    nets_begin(&call, pair[1], do_recv_fds);
+    fd = STDERR_FILENO;
+    EXPECT_EQ(hd_send_fds_until(pair[0], "s", 1, &fd, 1, hd_after_ms(60000)), 1);
+    EXPECT_EQ(nets_end(&call), 1);
+    EXPECT_EQ(call.byte, 's');
+    EXPECT_EQ(hd_send_fds_until(pair[0], "t", 1, &fd, 1, HD_NOW), 1);
+    EXPECT_EQ(hd_recv_fds_until(pair[1], &byte, 1, &fd, &count, HD_NOW), 1);
+    EXPECT(byte == 't' && count == 1 && close(fd) == 0);
+    nets_close(pair[0], pair[1]);
+    return 0;
+}
+
+static ssize_t do_send_fds(struct nets_call *call)
+{
+    const int fd = STDERR_FILENO;
+    return hd_send_fds_until(call->io, "s", 1, &fd, 1, call->deadline);
+}
+
+/* Those that gave up have passed nothing: behind what filled it is one message with one. */
+static int send_late(void *arg)
+{
+    (void)arg;
+    hd_io pair[2];
+    const int fd = STDERR_FILENO;
+    EXPECT_EQ(hd_unix_pair(pair), 0);
+    size_t filled = nets_fill(pair[0]);
+    EXPECT_EQ(hd_send_fds_until(pair[0], "x", 1, &fd, 1, HD_NOW), -EAGAIN);
+    const int64_t deadline = hd_after_ms(3);
+    EXPECT_EQ(hd_send_fds_until(pair[0], "x", 1, &fd, 1, deadline), -ETIMEDOUT);
+    EXPECT(hd_now(NULL) >= deadline);
+    EXPECT_EQ(hd_send_fds_until(pair[0], "x", 1, &fd, 1, deadline), -ETIMEDOUT);
+    struct nets_call call;
+    nets_begin(&call, pair[0], do_send_fds);
+    hd_cancel(call.task);
+    EXPECT_EQ(nets_end(&call), -ECANCELED);
+    nets_begin(&call, pair[0], do_send_fds);
+    while (filled > 0) {
+        char block[4096];
+        int got;
+        unsigned count = 1;
+        const ssize_t n = hd_recv_fds_until(pair[1], block, filled < 4096 ? filled : 4096, &got,
+                                            &count, hd_after_ms(60000));
+        EXPECT(n > 0 && count == 0);
+        filled -= (size_t)n;
+    }
+    EXPECT_EQ(nets_end(&call), 1);
+    nets_begin(&call, pair[1], do_recv_fds);
+    EXPECT_EQ(nets_end(&call), 1);
+    EXPECT_EQ(call.byte, 's');
+    EXPECT_EQ(hd_close(pair[0]), 0);
+    char byte;
+    EXPECT_EQ(hd_read(pair[1], &byte, 1), 0);
+    EXPECT_EQ(hd_close(pair[1]), 0);
+    return 0;
+}
+
+TEST_DRIVERS(receiving_descriptors_gives_up, options) { rt_run(recv_late, NULL, options); }
+
+TEST_DRIVERS(sending_descriptors_gives_up, options) { rt_run(send_late, NULL, options); }
