@@ -285,6 +285,80 @@ static void much(hd_io ends[2], enum nets_kind kind)
 
 TEST_IO(a_writer_waits_for_a_slow_reader, options) { nets_each_kind(much, options); }
 
+/* ---- giving up with several parts ---- */
+
+/* The bytes from `at` on, in parts of which the second is empty. */
+static ssize_t writev_pattern(hd_io io, size_t at, int64_t deadline)
+{
+    unsigned char block[5000];
+    for (size_t i = 0; i < sizeof(block); i++) block[i] = byte_at(at + i);
+    const struct iovec parts[] = {{block, 1}, {NULL, 0}, {block + 1, 999}, {block + 1000, 4000}};
+    return hd_writev_until(io, parts, 4, deadline);
+}
+
+/* Write until a deadline has ended a write. Returns how many bytes that were. */
+static size_t writev_until_full(hd_io io, size_t at)
+{
+    for (;;) {
+        int64_t deadline = HD_NOW;
+        ssize_t n = writev_pattern(io, at, deadline);
+        if (n == -EAGAIN) {
+            deadline = hd_after_ms(10);
+            n = writev_pattern(io, at, deadline);
+        }
+        if (n == -ETIMEDOUT) {
+            EXPECT(deadline != HD_NOW && hd_now(NULL) >= deadline);
+            EXPECT_EQ(writev_pattern(io, at, deadline), -ETIMEDOUT); /* It has passed. */
+            return at;
+        }
+        EXPECT(n > 0 && n <= 5000);
+        at += (size_t)n;
+    }
+}
+
+static void expect_pattern(hd_io io, size_t from, size_t to)
+{
+    unsigned char block[5000];
+    while (from < to) {
+        const size_t n = to - from < sizeof(block) ? to - from : sizeof(block);
+        EXPECT_EQ(hd_read_exact(io, block, n, NULL), 0);
+        for (size_t i = 0; i < n; i++) EXPECT(block[i] == byte_at(from + i));
+        from += n;
+    }
+}
+
+struct gathering {
+    hd_io io;
+    size_t at;
+    atomic_int begun;
+};
+
+static int writev_later(void *arg)
+{
+    struct gathering *later = arg;
+    atomic_store(&later->begun, 1);
+    return (int)writev_pattern(later->io, later->at, hd_after_ms(60000));
+}
+
+/* One that gives up has written nothing; one that waits long enough has written. */
+static void late_parts(hd_io ends[2], enum nets_kind kind)
+{
+    (void)kind;
+    const size_t full = writev_until_full(ends[1], 0);
+    struct gathering later = {.io = ends[1], .at = full};
+    hd_task *writer = rt_spawn(NULL, writev_later, &later);
+    rt_until(&later.begun);
+    expect_pattern(ends[0], 0, full);
+    const int n = rt_join(writer);
+    EXPECT(n > 0 && n <= 5000);
+    expect_pattern(ends[0], full, full + (size_t)n);
+    EXPECT_EQ(hd_close(ends[1]), 0);
+    char byte;
+    EXPECT_EQ(hd_read(ends[0], &byte, 1), 0);
+}
+
+TEST_IO(deadlines_end_writes_of_parts, options) { nets_each_kind(late_parts, options); }
+
 /* ---- several at once ---- */
 
 /* Each byte goes to one of two readers. */

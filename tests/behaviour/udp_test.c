@@ -139,6 +139,76 @@ static int giving_up(void *arg)
 
 TEST_IO(receiving_gives_up, options) { rt_run_plain(giving_up, NULL, options); }
 
+/* ---- there is no room ---- */
+
+/* A datagram of UDP is lost where there is no room, so its sender never waits; one of a Unix socket
+ * is not, and its sender does. Sim has none of those: there a stream has to do. */
+static void open_bounded(hd_io ends[2])
+{
+    int fds[2];
+    if (nets_in_sim()) {
+        EXPECT_EQ(hd_unix_pair(ends), 0);
+        return;
+    }
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_DGRAM, 0, fds), 0);
+    for (int i = 0; i < 2; i++) EXPECT_EQ(hd_io_adopt(&ends[i], fds[i], 0), 0);
+}
+
+/* Of one byte, which is a whole message of a stream, too. */
+static ssize_t send_number(hd_io io, unsigned number, int64_t deadline)
+{
+    const unsigned char byte = (unsigned char)(number % 251);
+    return hd_send_to_until(io, &byte, 1, NULL, deadline);
+}
+
+static void expect_numbers(hd_io io, unsigned from, unsigned to)
+{
+    for (unsigned i = from; i < to; i++) {
+        unsigned char byte = 255;
+        EXPECT_EQ(hd_recv_from(io, &byte, 1, NULL), 1);
+        EXPECT_EQ(byte, i % 251);
+    }
+}
+
+static ssize_t do_send_last(struct nets_call *call)
+{
+    return hd_send_to_until(call->io, "\377", 1, NULL, hd_after_ms(60000));
+}
+
+static int no_room(void *arg)
+{
+    (void)arg;
+    hd_io ends[2];
+    unsigned sent = 0;
+    open_bounded(ends);
+    ssize_t n;
+    while ((n = send_number(ends[1], sent, HD_NOW)) == 1) sent++;
+    EXPECT_EQ(n, -EAGAIN);
+    int64_t deadline;
+    do { /* In sim what was sent makes room when it arrives. */
+        deadline = hd_after_ms(5);
+        n = send_number(ends[1], sent, deadline);
+        if (n == 1) sent++;
+    } while (n == 1);
+    EXPECT_EQ(n, -ETIMEDOUT);
+    EXPECT(hd_now(NULL) >= deadline);
+    EXPECT_EQ(send_number(ends[1], sent, deadline), -ETIMEDOUT); /* It has passed. */
+    struct nets_call last;
+    nets_begin(&last, ends[1], do_send_last);
+    expect_numbers(ends[0], 0, sent);
+    EXPECT_EQ(nets_end(&last), 1);
+    unsigned char byte = 0;
+    EXPECT_EQ(hd_recv_from(ends[0], &byte, 1, NULL), 1);
+    EXPECT_EQ(byte, 255); /* Those that were given up were not sent. */
+    EXPECT_EQ(hd_recv_from_until(ends[0], &byte, 1, NULL, hd_after_ms(5)), -ETIMEDOUT);
+    nets_close(ends[0], ends[1]);
+    return 0;
+}
+
+TEST_IO(sending_gives_up, options) { rt_run(no_room, NULL, options); }
+
+/* ---- places ---- */
+
 static int places(void *arg)
 {
     (void)arg;
