@@ -16,7 +16,8 @@
  *
  *   NET-1  A packet is among the events, or held, or being fired.
  *   NET-2  Bytes of a connection arrive in the order they were sent: packets to one of its ends
- *          are given times that do not decrease, and are held and released in their order.
+ *          are given times that do not decrease, and one that comes before another that was held,
+ *          and is under way again, waits for that. Only a reset waits for nothing.
  *   NET-3  sent <= limit: what is on its way to an end, or waits to be read there, fits into the
  *          widest window that it ever announced.
  *   NET-4  A life is dead for ever; a host that starts again begins another.
@@ -108,6 +109,8 @@ struct hdi_packet {
     struct hd_sim_host *from, *to;
     struct hdi_life *by;    /* who sends it again if it is lost */
     bool resent;
+    bool early;             /* NET-2: it is there, and held until those before it are */
+    bool urgent;            /* a reset */
     bool droppable;         /* nobody sends it again: it is lost where others are held */
     void (*arrive)(struct hdi_net *net, struct hdi_packet *packet); /* which frees it */
     struct hdi_conn *conn;  /* stream: held by it */
@@ -115,7 +118,7 @@ struct hdi_packet {
     uint64_t acked, limit;  /* of an acknowledgement */
     int fd;                 /* datagram: its sender, */
     uint64_t serial;        /* if this is still its serial number; */
-    uint64_t number;        /* how many it had sent before */
+    uint64_t number;        /* how many it had sent before; stream: how many went to that end */
     struct hdi_place source, target; /* datagram */
     size_t bytes;
     char data[];
@@ -144,7 +147,9 @@ struct hdi_end {
     size_t window;
     bool fin_in;              /* the other side will send no more */
     uint64_t sent, acked, limit; /* NET-3; a FIN counts as a byte in `acked` */
-    uint64_t packets;         /* to this end: numbers draws */
+    uint64_t packets;         /* to this end, also again: numbers draws */
+    uint64_t numbered, arrived; /* NET-2: packets to this end; those before `arrived` are there */
+    unsigned early;           /* that are held as such */
     bool fin_out;
     int64_t last_ns;          /* NET-2: when the last packet to this end arrives */
     struct hdi_net_event *timer;  /* gives up; NULL: nothing is missing */

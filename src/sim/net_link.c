@@ -5,7 +5,8 @@
  * A packet is given the time of its arrival when it is sent. Whether it can arrive is looked at
  * then: if the way is cut, or the host is down, a datagram is lost, and a packet of a stream is
  * held until that is over, as if it were sent again and again. So a cut that lasts costs no
- * events, and the simulation can still tell that nothing will ever happen.
+ * events, and the simulation can still tell that nothing will ever happen. What was under way when
+ * it ended comes before what was held, and is then held itself until that is there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,11 @@ void hdi_packet_free(struct hdi_net *net, struct hdi_packet *packet)
     free(packet);
 }
 
+static struct hdi_end *end_of(const struct hdi_packet *packet)
+{
+    return &packet->conn->ends[packet->end];
+}
+
 static struct hdi_packet *packet_of(struct hdi_list *link)
 {
     return (struct hdi_packet *)((char *)link - offsetof(struct hdi_packet, link));
@@ -106,6 +112,59 @@ static void hold(struct hdi_net *net, struct hdi_packet *packet)
     if (packet->conn) hdi_conn_held(net, packet);
 }
 
+/* It is held no more. */
+static void unhold(struct hdi_packet *packet)
+{
+    hdi_list_remove(&packet->link);
+    if (packet->early) end_of(packet)->early--;
+    packet->early = false;
+}
+
+/* Whether one before it is still under way, or will never come. */
+static bool is_early(const struct hdi_packet *packet)
+{
+    return packet->conn && !packet->urgent && packet->number > end_of(packet)->arrived;
+}
+
+static void hold_early(struct hdi_net *net, struct hdi_packet *packet)
+{
+    packet->early = true;
+    end_of(packet)->early++;
+    hdi_list_push_back(&net->held, &packet->link);
+}
+
+/* One that waited for those that have arrived by now; NULL: there is none. */
+static struct hdi_packet *take_early(struct hdi_net *net, const struct hdi_conn *conn,
+                                     unsigned end)
+{
+    if (conn->ends[end].early == 0) return NULL;
+    for (struct hdi_list *link = net->held.next; link != &net->held; link = link->next) {
+        struct hdi_packet *packet = packet_of(link);
+        if (packet->conn != conn || packet->end != end || !packet->early) continue;
+        if (is_early(packet)) continue;
+        unhold(packet);
+        return packet;
+    }
+    return NULL;
+}
+
+static void deliver(struct hdi_net *net, struct hdi_packet *packet)
+{
+    struct hdi_conn *conn = packet->conn;
+    if (!conn) {
+        packet->arrive(net, packet);
+        return;
+    }
+    const unsigned end = packet->end;
+    conn->refs++; /* The packet may have the last one. */
+    do {
+        uint64_t *arrived = &conn->ends[end].arrived;
+        if (packet->number >= *arrived) *arrived = packet->number + 1;
+        packet->arrive(net, packet);
+    } while ((packet = take_early(net, conn, end)));
+    hdi_conn_drop(net, conn);
+}
+
 static void run_packet(struct hdi_net *net, struct hdi_net_event *event, bool fire)
 {
     struct hdi_packet *packet = (struct hdi_packet *)event;
@@ -113,8 +172,10 @@ static void run_packet(struct hdi_net *net, struct hdi_net_event *event, bool fi
         hdi_packet_free(net, packet);
     } else if (is_cut_off(packet)) {
         hold(net, packet);
+    } else if (is_early(packet)) {
+        hold_early(net, packet);
     } else {
-        packet->arrive(net, packet);
+        deliver(net, packet);
     }
 }
 
@@ -164,7 +225,7 @@ static int64_t resending(struct hdi_net *net, struct hdi_packet *packet, uint64_
 void hdi_link_send(struct hdi_net *net, struct hdi_packet *packet)
 {
     enum { DRAWS = 16 }; /* for each packet */
-    struct hdi_end *end = &packet->conn->ends[packet->end];
+    struct hdi_end *end = end_of(packet);
     const hd_sim_link_options options = hdi_link_of(net, packet->from, packet->to);
     const uint64_t key = packet->conn->serial << 1 | packet->end, n = DRAWS * end->packets++;
     packet->conn->refs++;
@@ -224,7 +285,7 @@ void hdi_link_release(struct hdi_net *net)
     }
     for (struct hdi_list *link; (link = hdi_list_pop_front(&all));) {
         struct hdi_packet *packet = packet_of(link);
-        if (is_cut_off(packet)) {
+        if (packet->early || is_cut_off(packet)) {
             hdi_list_push_back(&net->held, &packet->link);
             continue;
         }
@@ -253,7 +314,7 @@ static void forget(struct hdi_net *net,
         next = link->next;
         struct hdi_packet *packet = packet_of(link);
         if (!is(packet, what, end)) continue;
-        hdi_list_remove(link);
+        unhold(packet);
         hdi_packet_free(net, packet);
     }
 }

@@ -161,6 +161,7 @@ static struct hdi_packet *packet_to(struct hdi_conn *conn, unsigned to, size_t b
     packet->to = conn->ends[to].life->host;
     packet->conn = conn;
     packet->end = to;
+    packet->number = conn->ends[to].numbered++;
     packet->arrive = arrive;
     return packet;
 }
@@ -177,7 +178,9 @@ static void arrive_reset(struct hdi_net *net, struct hdi_packet *packet)
 
 static void send_reset(struct hdi_net *net, struct hdi_conn *conn, unsigned to)
 {
-    hdi_link_send(net, packet_to(conn, to, 0, arrive_reset));
+    struct hdi_packet *packet = packet_to(conn, to, 0, arrive_reset);
+    packet->urgent = true;
+    hdi_link_send(net, packet);
 }
 
 static void room_again(struct hdi_net *net, struct hdi_end *end)

@@ -328,6 +328,34 @@ TEST(a_link_can_be_cut_one_way)
     each_seed(cut_one_way);
 }
 
+/* The first is held, and sent again when the second is nearly there. */
+static int short_cut(void *arg)
+{
+    (void)arg;
+    struct keeper k;
+    keeper_init(&k);
+    hd_sim_host *self = hd_sim_host_self();
+    char text[6];
+    hd_sim_link_options link = HD_SIM_LINK_OPTIONS_INIT;
+    link.latency_ns = 10 * HD_MS_NS;
+    EXPECT_EQ(hd_sim_link(NULL, NULL, &link), 0);
+    EXPECT_EQ(hd_write_all(k.conn, "abc", 3, NULL), 0);
+    EXPECT_EQ(hd_sleep_ms(5), 0);
+    EXPECT_EQ(hd_write_all(k.conn, "def", 3, NULL), 0);
+    EXPECT_EQ(hd_sim_cut(self, k.host), 0);
+    EXPECT_EQ(hd_sleep_ms(7), 0);
+    EXPECT_EQ(hd_sim_heal(self, k.host), 0);
+    EXPECT_EQ(hd_read_exact(k.kept, text, 6, NULL), 0);
+    EXPECT(memcmp(text, "abcdef", 6) == 0);
+    keeper_fini(&k);
+    return 0;
+}
+
+TEST(what_was_held_is_not_overtaken)
+{
+    each_seed(short_cut);
+}
+
 /* ---- resets ---- */
 
 static int resets(void *arg)
