@@ -121,8 +121,8 @@ HD_API HD_MUST_USE int hd_sim_cut(hd_sim_host *from, hd_sim_host *to);
 HD_API HD_MUST_USE int hd_sim_partition(hd_sim_host *a, hd_sim_host *b);
 HD_API HD_MUST_USE int hd_sim_heal(hd_sim_host *a, hd_sim_host *b);
 
-/* How long TCP waits for an answer; at first 20 s to connect, 60 s for what was sent. 0 leaves it
- * as it is. */
+/* How long TCP waits for an answer; at first 20 s to connect, 60 s for what was sent, from
+ * when it should have arrived, or from the last answer to anything sent. 0 leaves it as it is. */
 HD_API HD_MUST_USE int hd_sim_patience(int64_t connect_ns, int64_t send_ns);
 
 /* All TCP connections between two hosts end by a reset: both sides get -ECONNRESET. A NULL host is

@@ -7,8 +7,9 @@
  *   FIN      comes after all data
  *   RST      is the answer to what comes to an end that is not there any more
  *
- * An end whose packets are held (net_link.c) gives up after net->send_ns. Unix sockets and pipes
- * are connections without packets: what is sent has arrived.
+ * An end whose packets are held (net_link.c) gives up net->send_ns after that, or after the last
+ * answer that acknowledged something new. Unix sockets and pipes are connections without packets:
+ * what is sent has arrived.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -129,6 +130,14 @@ static void start_timer(struct hdi_net *net, struct hdi_conn *conn, unsigned whi
     hdi_net_event_add(net, &timer->event, hdi_net_now(net) + in_ns);
 }
 
+/* Something new was acknowledged: there is an answer, and patience begins anew. */
+static void restart_timer(struct hdi_net *net, const struct hdi_end *end)
+{
+    if (!end->timer) return;
+    hdi_net_event_remove(net, end->timer);
+    hdi_net_event_add(net, end->timer, hdi_net_now(net) + net->send_ns);
+}
+
 void hdi_conn_reset(struct hdi_net *net, struct hdi_conn *conn)
 {
     conn->refs++;
@@ -203,7 +212,10 @@ static void arrive_ack(struct hdi_net *net, struct hdi_packet *packet)
 {
     struct hdi_end *end = &packet->conn->ends[packet->end];
     if (!is_gone(end)) {
-        if (packet->acked > end->acked) end->acked = packet->acked;
+        if (packet->acked > end->acked) {
+            end->acked = packet->acked;
+            restart_timer(net, end);
+        }
         if (packet->limit > end->limit) end->limit = packet->limit;
         if (unacked(end) == 0) stop_timer(net, packet->conn, packet->end);
         room_again(net, end);

@@ -90,6 +90,13 @@ static void expect_pattern(hd_io conn, size_t bytes)
     EXPECT_EQ(done, bytes);
 }
 
+static int receive_pattern(void *arg)
+{
+    const struct sending *sending = arg;
+    expect_pattern(sending->conn, sending->bytes);
+    return 0;
+}
+
 /* Send so much to the echo server and get it back. */
 static void echo_through(const char *place, size_t bytes)
 {
@@ -354,6 +361,37 @@ static int short_cut(void *arg)
 TEST(what_was_held_is_not_overtaken)
 {
     each_seed(short_cut);
+}
+
+/* ---- patience ---- */
+
+/* More than the window, at 100 kB a second: something is always on its way. */
+static int streaming(void *arg)
+{
+    (void)arg;
+    struct keeper k;
+    keeper_init(&k);
+    hd_sim_link_options link = HD_SIM_LINK_OPTIONS_INIT;
+    link.bandwidth = 100000;
+    EXPECT_EQ(hd_sim_link(hd_sim_host_self(), k.host, &link), 0);
+    EXPECT_EQ(hd_sim_patience(0, HD_SECOND_NS), 0);
+    struct sending sending = {k.conn, 400000};
+    hd_task *task = rt_spawn(NULL, send_pattern, &sending);
+    struct sending reading = {k.kept, sending.bytes};
+    hd_task *reader = rt_spawn(NULL, receive_pattern, &reading);
+    EXPECT_EQ(hd_sleep_ms(100), 0);
+    EXPECT_EQ(hd_sim_cut(hd_sim_host_self(), k.host), 0);
+    EXPECT_EQ(hd_sleep_ms(50), 0); /* at least one packet does not arrive */
+    EXPECT_EQ(hd_sim_heal(hd_sim_host_self(), k.host), 0);
+    EXPECT_EQ(rt_join(task), 0);
+    EXPECT_EQ(rt_join(reader), 0);
+    keeper_fini(&k);
+    return 0;
+}
+
+TEST(a_sender_that_is_answered_does_not_give_up)
+{
+    each_seed(streaming);
 }
 
 /* ---- resets ---- */
