@@ -394,6 +394,57 @@ TEST(a_sender_that_is_answered_does_not_give_up)
     each_seed(streaming);
 }
 
+/* A cut of so long while a byte is under way. Returns what the sender reads; *took: when. */
+static ssize_t read_over_cut(struct keeper *k, int64_t cut_ns, int64_t *took_ns)
+{
+    char byte = 'x';
+    EXPECT_EQ(hd_sleep_ms(100), 0); /* Nothing else is under way. */
+    const int64_t before_ns = hd_now(NULL);
+    EXPECT_EQ(hd_write_all(k->conn, &byte, 1, NULL), 0);
+    EXPECT_EQ(hd_sim_partition(k->host, hd_sim_host_self()), 0);
+    ssize_t n = hd_read_until(k->conn, &byte, 1, before_ns + cut_ns);
+    if (n == -ETIMEDOUT && hd_now(NULL) >= before_ns + cut_ns) {
+        EXPECT_EQ(hd_sim_heal(k->host, hd_sim_host_self()), 0);
+        EXPECT_EQ(hd_write_all(k->kept, &byte, 1, NULL), 0);
+        n = hd_read(k->conn, &byte, 1);
+    }
+    *took_ns = hd_now(NULL) - before_ns;
+    EXPECT_EQ(hd_sim_heal(k->host, hd_sim_host_self()), 0);
+    return n;
+}
+
+static int patience(void *arg)
+{
+    enum { PATIENCE_MS = 3000, LATENCY_MS = 2 };
+    (void)arg;
+    struct keeper k;
+    keeper_init(&k);
+    int64_t took_ns;
+    hd_sim_link_options link = HD_SIM_LINK_OPTIONS_INIT;
+    link.latency_ns = LATENCY_MS * HD_MS_NS;
+    EXPECT_EQ(hd_sim_link(NULL, NULL, &link), 0);
+    EXPECT_EQ(hd_sim_patience(-1, 0), -EINVAL);
+    EXPECT_EQ(hd_sim_patience(0, -1), -EINVAL);
+    EXPECT_EQ(hd_sim_patience(0, PATIENCE_MS * HD_MS_NS), 0);
+    EXPECT_EQ(hd_sim_patience(HD_SECOND_NS, 0), 0); /* and leaves the other as it is */
+    /* Healed just in time: the byte arrives, and its acknowledgement. */
+    EXPECT_EQ(read_over_cut(&k, (PATIENCE_MS - 2 * LATENCY_MS) * HD_MS_NS, &took_ns), 1);
+    char byte;
+    EXPECT_EQ(hd_read(k.kept, &byte, 1), 1);
+    /* It counts from when the byte should have arrived. */
+    EXPECT_EQ(read_over_cut(&k, HD_SECOND_NS * 3600, &took_ns), -ETIMEDOUT);
+    EXPECT(took_ns >= (PATIENCE_MS + LATENCY_MS) * HD_MS_NS);
+    EXPECT(took_ns < (PATIENCE_MS + LATENCY_MS + 1) * HD_MS_NS);
+    EXPECT_EQ(hd_write(k.conn, &byte, 1), -EPIPE);
+    keeper_fini(&k);
+    return 0;
+}
+
+TEST(a_sender_gives_up_when_its_patience_ends)
+{
+    each_seed(patience);
+}
+
 /* ---- resets ---- */
 
 static int resets(void *arg)
