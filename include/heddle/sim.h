@@ -203,7 +203,8 @@ HD_API HD_MUST_USE int hd_sim_disk(hd_sim_host *host, const hd_sim_disk_options 
 
 /* A mix of such faults, drawn from the seed, begins: which of the kinds, how bad, when. After
  * `duration_ns` it ends: all is up, healed and as at first, also what the program had set up by
- * the calls above for links, cuts, disks and faults of names. */
+ * the calls above for links, cuts, disks and faults of names.
+ * Returns: 0, -EINVAL also while another is under way. */
 HD_API HD_MUST_USE int hd_sim_chaos(unsigned kinds, int64_t duration_ns);
 
 /* ---- figures ---- */

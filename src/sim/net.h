@@ -247,7 +247,8 @@ struct hdi_net {
     struct hdi_dns_name *names;
     uint64_t resolved;
     uint64_t chaos_draws;
-    unsigned chaos_kinds; /* 0: none is under way */
+    bool chaos;           /* is under way, */
+    unsigned chaos_kinds; /* of these kinds, perhaps of none */
     int64_t chaos_ns, chaos_end_ns;
 };
 

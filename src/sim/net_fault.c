@@ -319,7 +319,6 @@ static void strike(struct hdi_net *net)
 
 static void end_chaos(struct hdi_net *net)
 {
-    net->chaos_kinds = 0;
     set_disks(net, NULL, NULL);
     hdi_mutex_lock(&net->lock);
     hdi_link_set(net, NULL, NULL, NULL);
@@ -352,6 +351,7 @@ static void run_chaos(struct hdi_net *net, struct hdi_net_event *event, bool fir
     }
     hdi_mutex_lock(&net->lock);
     if (over) {
+        net->chaos = false;
         free(event);
     } else {
         hdi_net_event_add(net, event, next_ns(net));
@@ -378,7 +378,12 @@ int hd_sim_chaos(unsigned kinds, int64_t duration_ns)
     struct hdi_net *net = hdi_net_self(&err);
     if (!net) return err;
     if ((kinds & ~HD_SIM_CHAOS_ALL) || kinds == 0 || duration_ns <= 0) return -EINVAL;
-    if (net->chaos_kinds || duration_ns > INT64_MAX / 2) return -EINVAL;
+    if (duration_ns > INT64_MAX / 2) return -EINVAL;
+    hdi_mutex_lock(&net->lock);
+    const bool other = net->chaos;
+    net->chaos = true;
+    hdi_mutex_unlock(&net->lock);
+    if (other) return -EINVAL;
     net->chaos_ns = duration_ns;
     net->chaos_end_ns = hdi_net_now(net) + duration_ns;
     err = begin_chaos(net, kinds);

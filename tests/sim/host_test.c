@@ -258,6 +258,25 @@ TEST(chaos_ends_and_was_felt)
     EXPECT(boots > SEEDS + SEEDS / 4);
 }
 
+/* Also if the seed took the only kind away. */
+static int one_at_a_time(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < 4; i++) {
+        EXPECT_EQ(hd_sim_chaos(HD_SIM_CHAOS_LINKS, HD_SECOND_NS), 0);
+        EXPECT_EQ(hd_sim_chaos(HD_SIM_CHAOS_LINKS, HD_SECOND_NS), -EINVAL);
+        EXPECT_EQ(hd_sleep_ms(999), 0);
+        EXPECT_EQ(hd_sim_chaos(HD_SIM_CHAOS_LINKS, HD_SECOND_NS), -EINVAL);
+        EXPECT_EQ(hd_sleep_ms(2), 0);
+    }
+    return 0;
+}
+
+TEST(chaos_comes_one_at_a_time)
+{
+    each_seed(one_at_a_time);
+}
+
 /* ---- the same seed, the same run ---- */
 
 static uint64_t digest;
