@@ -28,6 +28,7 @@
 #define HDI_SIM_NET_H
 
 #include <netinet/in.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 #include <heddle/sim.h>
@@ -176,6 +177,18 @@ enum hdi_sock_state {
     HDI_SOCK_BROKEN,    /* it was; or a connect failed */
 };
 
+#define HDI_SOCK_KEPT 19 /* options that are numbers without a meaning here */
+
+/* What setsockopt() changes. */
+struct hdi_sock_options {
+    bool v6_only, reuse_port;
+    int send_buffer;        /* 0: as at first */
+    size_t receive_buffer;  /* and the window */
+    struct linger linger;
+    struct timeval times[2]; /* SO_RCVTIMEO, SO_SNDTIMEO; of no use to who never blocks */
+    int kept[HDI_SOCK_KEPT];
+};
+
 struct hdi_sock {
     enum hdi_sock_kind kind;
     enum hdi_sock_state state;
@@ -184,12 +197,11 @@ struct hdi_sock {
     uint64_t serial, calls; /* number draws */
     struct hdi_life *life;
     struct hdi_list link;   /* in net->bound */
-    bool bound, v6_only, reuse_port, reuse_addr, linger_reset, keep_alive, no_delay, broadcast;
+    struct hdi_sock_options options;
+    bool bound;
     bool read_shut;
     bool want_out;          /* a write found no room: tell when there is */
     int error;              /* SO_ERROR, positive */
-    int send_buffer;
-    size_t receive_buffer;  /* and the window */
     struct hdi_place local, peer;
     struct hdi_unix_name *name; /* Unix: what it is bound to */
     char peer_name[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -431,6 +443,18 @@ void hdi_place_write(const struct hdi_place *place, int family, struct sockaddr 
 bool hdi_ip_any(const uint8_t ip[16]);
 bool hdi_ip_loopback(const uint8_t ip[16]);
 bool hdi_ip_v4(const uint8_t ip[16]);
+
+/* ---- net_option.c ---- */
+
+void hdi_sock_options_init(struct hdi_sock_options *options);
+
+/* As those of a connection that this listener takes in. */
+void hdi_sock_options_inherit(struct hdi_sock *sock, const struct hdi_sock *listener);
+
+static inline bool hdi_sock_resets(const struct hdi_sock *sock)
+{
+    return sock->options.linger.l_onoff && sock->options.linger.l_linger == 0;
+}
 
 /* ---- net_calls.c ---- */
 

@@ -85,7 +85,7 @@ struct hdi_sock *hdi_sock_new(struct hdi_net *net, enum hdi_sock_kind kind, int 
     sock->fd = -1;
     sock->serial = ++net->serial;
     sock->life = life;
-    sock->receive_buffer = HDI_NET_WINDOW;
+    hdi_sock_options_init(&sock->options);
     if (family == AF_INET) memcpy(sock->local.ip, mapped, sizeof(mapped));
     hdi_list_init(&sock->link);
     hdi_list_init(&sock->queue);
@@ -135,7 +135,7 @@ static void end_queue(struct hdi_net *net, struct hdi_sock *listener)
 {
     for (struct hdi_list *link; (link = hdi_list_pop_front(&listener->queue));) {
         struct hdi_sock *sock = queued_sock(link);
-        sock->linger_reset = true;
+        sock->options.linger = (struct linger){.l_onoff = 1};
         hdi_sock_free(net, sock);
     }
 }
@@ -185,14 +185,14 @@ static bool covers(const struct hdi_sock *sock, const uint8_t ip[16])
     const uint8_t *own = sock->local.ip;
     if (memcmp(own, ip, 16) == 0) return true;
     if (!hdi_ip_any(own)) return false;
-    return hdi_ip_v4(own) ? hdi_ip_v4(ip) : !sock->v6_only || !hdi_ip_v4(ip);
+    return hdi_ip_v4(own) ? hdi_ip_v4(ip) : !sock->options.v6_only || !hdi_ip_v4(ip);
 }
 
 static bool conflict(const struct hdi_sock *a, const struct hdi_sock *b)
 {
     if (a->kind != b->kind || a->life != b->life || a->local.port != b->local.port) return false;
     if (!covers(a, b->local.ip) && !covers(b, a->local.ip)) return false;
-    return !(a->reuse_port && b->reuse_port);
+    return !(a->options.reuse_port && b->options.reuse_port);
 }
 
 static bool port_taken(struct hdi_net *net, const struct hdi_sock *sock)

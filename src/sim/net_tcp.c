@@ -38,7 +38,7 @@ static void open_end(struct hdi_conn *conn, unsigned which, struct hdi_sock *soc
     end->sock = sock;
     end->life = sock->life;
     end->state = HDI_END_OPEN;
-    end->window = end->announced = sock->receive_buffer;
+    end->window = end->announced = sock->options.receive_buffer;
     sock->conn = conn;
     sock->end = which;
     conn->refs++;
@@ -309,7 +309,7 @@ static bool take_in(struct hdi_net *net, struct hdi_conn *conn, struct hdi_sock 
 {
     if (listener->queued >= listener->backlog) return false;
     struct hdi_sock *sock = hdi_sock_new(net, HDI_SOCK_TCP, listener->family, listener->life);
-    sock->receive_buffer = listener->receive_buffer;
+    hdi_sock_options_inherit(sock, listener);
     sock->local = conn->places[1];
     sock->peer = conn->places[0];
     sock->state = HDI_SOCK_CONNECTED;
@@ -368,7 +368,7 @@ size_t hdi_conn_room(const struct hdi_sock *sock)
 {
     const struct hdi_end *end = &sock->conn->ends[sock->end];
     const uint64_t room = end->limit - end->sent, waiting = end->sent - end->acked;
-    const uint64_t most = (uint64_t)sock->send_buffer;
+    const uint64_t most = (uint64_t)sock->options.send_buffer;
     if (most == 0 || sock->conn->local) return room;
     const uint64_t own = waiting < most ? most - waiting : 0;
     return own < room ? own : room;
@@ -432,7 +432,7 @@ void hdi_conn_consumed(struct hdi_net *net, struct hdi_sock *sock, size_t bytes)
 
 void hdi_conn_window(struct hdi_net *net, struct hdi_sock *sock, size_t window)
 {
-    sock->receive_buffer = window;
+    sock->options.receive_buffer = window;
     if (!sock->conn) return;
     sock->conn->ends[sock->end].window = window;
     widen(net, sock->conn, sock->end);
@@ -472,7 +472,7 @@ static void close_tcp(struct hdi_net *net, struct hdi_sock *sock)
     const struct hdi_end *end = &conn->ends[sock->end];
     if (sock->state == HDI_SOCK_CONNECTING) {
         fail(net, conn, sock->end, ECONNABORTED);
-    } else if (end->in.count > 0 || sock->linger_reset) {
+    } else if (end->in.count > 0 || hdi_sock_resets(sock)) {
         fail(net, conn, sock->end, ECONNABORTED);
         send_reset(net, conn, 1 - sock->end);
     } else {

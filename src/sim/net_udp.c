@@ -44,7 +44,8 @@ static void arrive_dgram(struct hdi_net *net, struct hdi_packet *packet)
                       hdi_net_draw(net, HDI_PURPOSE_NET_LINK, packet->serial << 1, UINT64_MAX));
     if (!sock) {
         send_unreachable(net, packet);
-    } else if (sock->queued_bytes + packet->bytes < sock->receive_buffer && !sock->read_shut) {
+    } else if (!sock->read_shut &&
+               sock->queued_bytes + packet->bytes < sock->options.receive_buffer) {
         sock->queued_bytes += packet->bytes + 1; /* Empty ones take room too. */
         hdi_list_push_back(&sock->queue, &packet->link);
         hdi_sock_tell(net, sock, HDI_READY_IN);
