@@ -61,8 +61,8 @@ struct hdi_net *hdi_net_self(int *err)
 
 void hdi_net_end(struct hdi_net *net)
 {
-    for (unsigned i = 0; i < net->sock_room; i++) {
-        if (net->socks[i]) hdi_sock_free(net, net->socks[i]);
+    for (unsigned i = 0; i < net->fd_room; i++) {
+        if (net->fds[i]) hdi_fd_close(net, net->fds[i]);
     }
     for (struct hdi_heap_node *node; (node = hdi_events_take(&net->events, INT64_MAX));) {
         struct hdi_net_event *event = (struct hdi_net_event *)node;
@@ -75,7 +75,7 @@ void hdi_net_end(struct hdi_net *net)
     hdi_names_end(net);
     hdi_hosts_end(net);
     hdi_events_fini(&net->events);
-    free(net->socks);
+    free(net->fds);
     free(net);
 }
 
@@ -118,28 +118,30 @@ static struct hdi_net_event *take_due(struct hdi_net *net, int64_t now_ns)
 
 /* ---- news ---- */
 
-void hdi_sock_tell(struct hdi_net *net, struct hdi_sock *sock, unsigned ready)
+void hdi_fd_tell(struct hdi_net *net, struct hdi_fd *fd, unsigned ready)
 {
-    if (!sock->source || !ready) return;
-    if (!sock->news) hdi_list_push_back(&net->news, &sock->news_link);
-    sock->news |= ready;
+    if (!fd->source || !ready) return;
+    if (!fd->news) hdi_list_push_back(&net->news, &fd->news_link);
+    fd->news |= ready;
     net->runtime->world->notify(&net->runtime->main);
 }
 
-static struct hdi_sock *sock_of_news(struct hdi_list *link)
+void hdi_sock_tell(struct hdi_net *net, struct hdi_sock *sock, unsigned ready)
 {
-    return (struct hdi_sock *)((char *)link - offsetof(struct hdi_sock, news_link));
+    for (struct hdi_list *link = sock->fds.next; link != &sock->fds; link = link->next) {
+        hdi_fd_tell(net, hdi_container_of(link, struct hdi_fd, link), ready);
+    }
 }
 
 /* Context: the lock, which is given back in between. */
 static void tell_all(struct hdi_net *net)
 {
     for (struct hdi_list *link; (link = hdi_list_pop_front(&net->news));) {
-        struct hdi_sock *sock = sock_of_news(link);
-        struct hdi_source *source = sock->source;
-        const hd_io handle = sock->handle;
-        const unsigned ready = sock->news;
-        sock->news = 0;
+        struct hdi_fd *fd = hdi_container_of(link, struct hdi_fd, news_link);
+        struct hdi_source *source = fd->source;
+        const hd_io handle = fd->handle;
+        const unsigned ready = fd->news;
+        fd->news = 0;
         hdi_mutex_unlock(&net->lock);
         struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
         hdi_source_ready(source, handle, ready, &wakeups);

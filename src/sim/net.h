@@ -177,6 +177,17 @@ enum hdi_sock_state {
     HDI_SOCK_BROKEN,    /* it was; or a connect failed */
 };
 
+/* A descriptor of a socket, which has several if it was passed on. */
+struct hdi_fd {
+    struct hdi_sock *sock;
+    int number;
+    struct hdi_list link;      /* in sock->fds */
+    struct hdi_source *source; /* NULL: nobody watches */
+    hd_io handle;
+    unsigned news;             /* HDI_READY_*, to be told */
+    struct hdi_list news_link; /* in net->news */
+};
+
 #define HDI_SOCK_KEPT 19 /* options that are numbers without a meaning here */
 
 /* What setsockopt() changes. */
@@ -193,7 +204,7 @@ struct hdi_sock {
     enum hdi_sock_kind kind;
     enum hdi_sock_state state;
     int family;
-    int fd;                 /* -1: not accepted yet */
+    struct hdi_list fds;    /* empty: not accepted yet */
     uint64_t serial, calls; /* number draws */
     struct hdi_life *life;
     struct hdi_list link;   /* in net->bound */
@@ -214,11 +225,6 @@ struct hdi_sock {
     struct hdi_list queue_link;
     unsigned queued, backlog;
     size_t queued_bytes;
-
-    struct hdi_source *source; /* NULL: nobody watches */
-    hd_io handle;
-    unsigned news;             /* HDI_READY_*, to be told */
-    struct hdi_list news_link;
 };
 
 /* A path, or an abstract name, of a host. */
@@ -244,13 +250,13 @@ struct hdi_net {
     struct hdi_events events;
     bool starved;          /* somebody who wants to send waits for room among the events */
     struct hdi_list held;  /* packets, oldest first */
-    struct hdi_list news;  /* sockets */
+    struct hdi_list news;  /* descriptors */
     struct hdi_list bound; /* sockets with a port */
     struct hdi_list conns;
     struct hdi_list unix_names;
 
-    struct hdi_sock **socks; /* by fd - HDI_SIM_FD */
-    unsigned sock_room, sock_free; /* the lowest that may be free */
+    struct hdi_fd **fds; /* by number - HDI_SIM_FD */
+    unsigned fd_room, fd_free; /* the lowest that may be free */
     uint64_t serial;
 
     struct hdi_link_rule *rules;
@@ -290,7 +296,8 @@ static inline bool hdi_net_strikes(struct hdi_net *net, uint64_t draw, uint32_t 
 void hdi_net_event_add(struct hdi_net *net, struct hdi_net_event *event, int64_t at_ns);
 void hdi_net_event_remove(struct hdi_net *net, struct hdi_net_event *event);
 
-/* The socket became ready: note it. */
+/* The socket, or one descriptor, became ready: note it. */
+void hdi_fd_tell(struct hdi_net *net, struct hdi_fd *fd, unsigned ready);
 void hdi_sock_tell(struct hdi_net *net, struct hdi_sock *sock, unsigned ready);
 
 /* For the driver (sim/world.c): run what is due, and tell the news. Context: as a worker. */
@@ -408,7 +415,13 @@ void hdi_unix_end(struct hdi_net *net);
 
 struct hdi_sock *hdi_sock_new(struct hdi_net *net, enum hdi_sock_kind kind, int family,
                               struct hdi_life *life);
-int hdi_sock_number(struct hdi_net *net, struct hdi_sock *sock); /* its fd from now on */
+
+/* Another descriptor of it; close one, and with the last the socket. */
+int hdi_sock_number(struct hdi_net *net, struct hdi_sock *sock);
+void hdi_fd_close(struct hdi_net *net, struct hdi_fd *fd);
+
+/* A descriptor by its number; NULL: there is none. */
+struct hdi_fd *hdi_fd_at(struct hdi_net *net, int number);
 
 /* The socket of a descriptor; NULL: *err says why, -EBADF or -EHOSTDOWN. */
 struct hdi_sock *hdi_sock_at(struct hdi_net *net, int fd, int *err);
@@ -426,7 +439,6 @@ int hdi_sock_autobind(struct hdi_net *net, struct hdi_sock *sock, const struct h
 struct hdi_sock *hdi_sock_find(struct hdi_net *net, struct hd_sim_host *host,
                                enum hdi_sock_kind kind, const struct hdi_place *to,
                                const struct hdi_place *from, uint64_t draw);
-void hdi_sock_free(struct hdi_net *net, struct hdi_sock *sock);
 
 /* Put a socket that was connected to into a listener's queue, which has room; take the oldest out;
  * NULL. */

@@ -274,8 +274,8 @@ struct hdi_disk *hdi_host_disk_at(struct hd_runtime *runtime, uint32_t host)
 /* Sockets of a dead life do nothing more; what others sent to them is not answered. */
 static void end_sockets(struct hdi_net *net, const struct hdi_life *life)
 {
-    for (unsigned i = 0; i < net->sock_room; i++) {
-        struct hdi_sock *sock = net->socks[i];
+    for (unsigned i = 0; i < net->fd_room; i++) {
+        struct hdi_sock *sock = net->fds[i] ? net->fds[i]->sock : NULL;
         if (!sock || sock->life != life) continue;
         hdi_conn_forget(net, sock, EHOSTDOWN);
         hdi_sock_tell(net, sock, HDI_READY_IN | HDI_READY_OUT | HDI_READY_HUNG);

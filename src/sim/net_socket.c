@@ -82,7 +82,6 @@ struct hdi_sock *hdi_sock_new(struct hdi_net *net, enum hdi_sock_kind kind, int 
     struct hdi_sock *sock = hdi_net_alloc(sizeof(*sock));
     sock->kind = kind;
     sock->family = family;
-    sock->fd = -1;
     sock->serial = ++net->serial;
     sock->life = life;
     hdi_sock_options_init(&sock->options);
@@ -90,39 +89,43 @@ struct hdi_sock *hdi_sock_new(struct hdi_net *net, enum hdi_sock_kind kind, int 
     hdi_list_init(&sock->link);
     hdi_list_init(&sock->queue);
     hdi_list_init(&sock->queue_link);
-    hdi_list_init(&sock->news_link);
+    hdi_list_init(&sock->fds);
     return sock;
 }
 
 int hdi_sock_number(struct hdi_net *net, struct hdi_sock *sock)
 {
-    unsigned at = net->sock_free;
-    while (at < net->sock_room && net->socks[at]) at++;
-    if (at == net->sock_room) {
+    unsigned at = net->fd_free;
+    while (at < net->fd_room && net->fds[at]) at++;
+    if (at == net->fd_room) {
         const unsigned room = at ? 2 * at : 64;
-        struct hdi_sock **larger = hdi_net_alloc(room * sizeof(struct hdi_sock *));
-        if (at) memcpy(larger, net->socks, at * sizeof(struct hdi_sock *));
-        free(net->socks);
-        net->socks = larger;
-        net->sock_room = room;
+        struct hdi_fd **larger = hdi_net_alloc(room * sizeof(struct hdi_fd *));
+        if (at) memcpy(larger, net->fds, at * sizeof(struct hdi_fd *));
+        free(net->fds);
+        net->fds = larger;
+        net->fd_room = room;
     }
-    net->socks[at] = sock;
-    net->sock_free = at + 1;
-    sock->fd = HDI_SIM_FD + (int)at;
-    return sock->fd;
+    struct hdi_fd *fd = hdi_net_alloc(sizeof(*fd));
+    fd->sock = sock;
+    fd->number = HDI_SIM_FD + (int)at;
+    hdi_list_init(&fd->news_link);
+    hdi_list_push_back(&sock->fds, &fd->link);
+    net->fds[at] = fd;
+    net->fd_free = at + 1;
+    return fd->number;
 }
 
-static struct hdi_sock *at_fd(struct hdi_net *net, int fd)
+struct hdi_fd *hdi_fd_at(struct hdi_net *net, int number)
 {
-    const unsigned at = (unsigned)(fd - HDI_SIM_FD);
-    return fd >= HDI_SIM_FD && at < net->sock_room ? net->socks[at] : NULL;
+    const unsigned at = (unsigned)(number - HDI_SIM_FD);
+    return number >= HDI_SIM_FD && at < net->fd_room ? net->fds[at] : NULL;
 }
 
 struct hdi_sock *hdi_sock_at(struct hdi_net *net, int fd, int *err)
 {
-    struct hdi_sock *sock = at_fd(net, fd);
-    *err = !sock ? -EBADF : sock->life->dead ? -EHOSTDOWN : 0;
-    return *err ? NULL : sock;
+    const struct hdi_fd *found = hdi_fd_at(net, fd);
+    *err = !found ? -EBADF : found->sock->life->dead ? -EHOSTDOWN : 0;
+    return *err ? NULL : found->sock;
 }
 
 static struct hdi_sock *queued_sock(struct hdi_list *link)
@@ -130,31 +133,40 @@ static struct hdi_sock *queued_sock(struct hdi_list *link)
     return (struct hdi_sock *)((char *)link - offsetof(struct hdi_sock, queue_link));
 }
 
+static void free_sock(struct hdi_net *net, struct hdi_sock *sock);
+
 /* Nobody will accept those that wait. */
 static void end_queue(struct hdi_net *net, struct hdi_sock *listener)
 {
     for (struct hdi_list *link; (link = hdi_list_pop_front(&listener->queue));) {
         struct hdi_sock *sock = queued_sock(link);
         sock->options.linger = (struct linger){.l_onoff = 1};
-        hdi_sock_free(net, sock);
+        free_sock(net, sock);
     }
 }
 
-void hdi_sock_free(struct hdi_net *net, struct hdi_sock *sock)
+/* Context: it has no descriptor. */
+static void free_sock(struct hdi_net *net, struct hdi_sock *sock)
 {
     if (sock->state == HDI_SOCK_LISTENING) end_queue(net, sock);
     hdi_conn_close(net, sock);
     if (sock->kind == HDI_SOCK_UDP) hdi_udp_close(net, sock);
     if (sock->kind == HDI_SOCK_UNIX) hdi_unix_close(sock);
     hdi_list_remove(&sock->link);
-    hdi_list_remove(&sock->news_link);
     hdi_list_remove(&sock->queue_link);
-    if (sock->fd >= 0) {
-        const unsigned at = (unsigned)(sock->fd - HDI_SIM_FD);
-        net->socks[at] = NULL;
-        if (at < net->sock_free) net->sock_free = at;
-    }
     free(sock);
+}
+
+void hdi_fd_close(struct hdi_net *net, struct hdi_fd *fd)
+{
+    struct hdi_sock *sock = fd->sock;
+    const unsigned at = (unsigned)(fd->number - HDI_SIM_FD);
+    hdi_list_remove(&fd->link);
+    hdi_list_remove(&fd->news_link);
+    if (hdi_list_empty(&sock->fds)) free_sock(net, sock);
+    net->fds[at] = NULL;
+    if (at < net->fd_free) net->fd_free = at;
+    free(fd);
 }
 
 void hdi_sock_enqueue(struct hdi_net *net, struct hdi_sock *listener, struct hdi_sock *sock)

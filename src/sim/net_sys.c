@@ -102,7 +102,7 @@ static int sim_close(struct hd_runtime *runtime, int fd)
     if (hdi_disk_fd(fd)) return hdi_disk_close(runtime, fd);
     struct call call = begin(runtime, fd);
     if (call.err == -EBADF) return end(&call, -EBADF);
-    hdi_sock_free(call.net, call.net->socks[fd - HDI_SIM_FD]); /* Also of a host that crashed. */
+    hdi_fd_close(call.net, hdi_fd_at(call.net, fd)); /* Also of a host that crashed. */
     return end(&call, 0);
 }
 
@@ -279,16 +279,17 @@ static int sim_poll(struct hd_runtime *runtime, int fd)
 {
     struct call call = begin(runtime, fd);
     if (call.err == -EBADF) return end(&call, -EBADF);
-    return end(&call, (int)hdi_sock_ready(call.net->socks[fd - HDI_SIM_FD]));
+    return end(&call, (int)hdi_sock_ready(hdi_fd_at(call.net, fd)->sock));
 }
 
 static int sim_watch(struct hd_runtime *runtime, int fd, struct hdi_source *source)
 {
     struct call call = begin(runtime, fd);
     if (call.err) return end(&call, call.err);
-    call.sock->source = source;
-    call.sock->handle = hdi_source_handle(source);
-    hdi_sock_tell(call.net, call.sock, hdi_sock_ready(call.sock));
+    struct hdi_fd *watched = hdi_fd_at(call.net, fd);
+    watched->source = source;
+    watched->handle = hdi_source_handle(source);
+    hdi_fd_tell(call.net, watched, hdi_sock_ready(call.sock));
     return end(&call, 0);
 }
 
@@ -297,10 +298,10 @@ static void sim_unwatch(struct hd_runtime *runtime, int fd, struct hdi_source *s
     (void)source;
     struct call call = begin(runtime, fd);
     if (call.err != -EBADF) {
-        struct hdi_sock *sock = call.net->socks[fd - HDI_SIM_FD];
-        sock->source = NULL;
-        sock->news = 0;
-        hdi_list_remove(&sock->news_link);
+        struct hdi_fd *watched = hdi_fd_at(call.net, fd);
+        watched->source = NULL;
+        watched->news = 0;
+        hdi_list_remove(&watched->news_link);
     }
     (void)end(&call, 0);
 }

@@ -70,7 +70,7 @@ ssize_t hdi_udp_send(struct hdi_net *net, struct hdi_sock *sock, const struct hd
     packet->to = host;
     packet->by = sock->life;
     packet->arrive = arrive_dgram;
-    packet->fd = sock->fd;
+    packet->fd = hdi_container_of(sock->fds.next, struct hdi_fd, link)->number;
     packet->serial = sock->serial;
     packet->number = sock->calls++;
     packet->target = *target;
