@@ -105,7 +105,8 @@ HD_API int hd_close(hd_io io);
  * made non-blocking, and is closed with the handle. A regular file is read and written at its
  * position, by a thread that may block.
  * Context: fiber or stackless task.  Switches: no.  Allocates: cached.
- * Returns: 0, -EBADF, -ENOMEM, -EINVAL without a runtime, or in sim. */
+ * Returns: 0, -EBADF, -ENOMEM, -EINVAL without a runtime, or in sim, but for what hd_recv_fds()
+ * received there. */
 HD_API HD_MUST_USE int hd_io_adopt(hd_io *io, int fd, unsigned flags);
 
 /* The descriptor behind the handle, which keeps it. What was written before is sent first; but what

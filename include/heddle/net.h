@@ -200,8 +200,8 @@ HD_API HD_MUST_USE int hd_unix_pair(hd_io ends[2]);
 /* Write at least one byte, and have the other side receive copies of these descriptors with it.
  * Context: fiber or thread; with HD_NOW any.  Switches: if there is no room.  Allocates: no.
  * Cancel: nothing was written, and no descriptor passed.
- * Returns: how many bytes; as hd_write(); -EINVAL over HD_FDS_MAX, and for a TCP connection;
- * -ENOTSUP in sim. */
+ * Returns: how many bytes; as hd_write(); -EINVAL over HD_FDS_MAX, and for a TCP connection; in sim
+ * -EBADF for descriptors of the system. */
 HD_API HD_MUST_USE ssize_t hd_send_fds(hd_io io, const void *buffer, size_t bytes, const int *fds,
                                        unsigned count);
 HD_API HD_MUST_USE ssize_t hd_send_fds_until(hd_io io, const void *buffer, size_t bytes,
@@ -211,7 +211,7 @@ HD_API HD_MUST_USE ssize_t hd_send_fds_until(hd_io io, const void *buffer, size_
  * the caller's, close-on-exec; hd_io_adopt() makes handles of them. More than that are closed.
  * Context: fiber or thread; with HD_NOW any.  Switches: yes, if there is nothing.  Allocates: no.
  * Cancel: nothing was read, and no descriptor taken.
- * Returns: as hd_read(); -ENOTSUP in sim, -EINVAL for a TCP connection. */
+ * Returns: as hd_read(); -EINVAL for a TCP connection. */
 HD_API HD_MUST_USE ssize_t hd_recv_fds(hd_io io, void *buffer, size_t bytes, int *fds,
                                        unsigned *count);
 HD_API HD_MUST_USE ssize_t hd_recv_fds_until(hd_io io, void *buffer, size_t bytes, int *fds,

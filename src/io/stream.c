@@ -250,21 +250,22 @@ static bool is_live(const struct hd_runtime *runtime)
 }
 
 /* Returns a kind, or -errno. */
-static int kind_of(int fd)
+static int kind_of(struct hd_runtime *runtime, int fd)
 {
     struct stat info;
-    if (fstat(fd, &info) < 0) return -errno;
+    int err = hdi_sys(runtime, fstat, fd, &info);
+    if (err) return err;
     if (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode) || S_ISBLK(info.st_mode)) {
         return HDI_SOURCE_FILE;
     }
     if (!S_ISSOCK(info.st_mode)) return HDI_SOURCE_PIPE;
     int value = 0;
     socklen_t bytes = sizeof(value);
-    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &bytes) == 0 && value) {
-        return HDI_SOURCE_LISTENER;
-    }
+    err = hdi_sys(runtime, getsockopt, fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &bytes);
+    if (!err && value) return HDI_SOURCE_LISTENER;
     bytes = sizeof(value);
-    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &value, &bytes) < 0) return -errno;
+    err = hdi_sys(runtime, getsockopt, fd, SOL_SOCKET, SO_TYPE, &value, &bytes);
+    if (err) return err;
     return value == SOCK_STREAM ? HDI_SOURCE_STREAM : HDI_SOURCE_DATAGRAM;
 }
 
@@ -276,13 +277,19 @@ static int make_non_blocking(int fd)
     return fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
 }
 
+/* In sim there are only its own. */
+static bool may_adopt(const struct hd_runtime *runtime, int fd)
+{
+    return runtime && (is_live(runtime) || fd >= HDI_SIM_FD);
+}
+
 int hd_io_adopt(hd_io *io, int fd, unsigned flags)
 {
     struct hd_runtime *runtime = hdi_io_runtime();
-    if (!is_live(runtime) || (flags & ~HD_ADOPT_BORROWED)) return -EINVAL;
-    const int kind = kind_of(fd);
+    if (!may_adopt(runtime, fd) || (flags & ~HD_ADOPT_BORROWED)) return -EINVAL;
+    const int kind = kind_of(runtime, fd);
     if (kind < 0) return kind;
-    int err = kind == HDI_SOURCE_FILE ? 0 : make_non_blocking(fd);
+    int err = kind == HDI_SOURCE_FILE || !is_live(runtime) ? 0 : make_non_blocking(fd);
     if (err) return err;
     hd_io made;
     err = hdi_source_adopt(runtime, fd, (enum hdi_source_kind)kind, &made);
@@ -315,7 +322,7 @@ int hd_fd_wait(int fd, unsigned events, int64_t deadline)
     if (!is_live(runtime) || events == 0 || (events & ~(HD_WAIT_READ | HD_WAIT_WRITE))) {
         return -EINVAL;
     }
-    const int kind = kind_of(fd);
+    const int kind = kind_of(runtime, fd);
     if (kind < 0 || kind == HDI_SOURCE_FILE) return kind < 0 ? kind : -EPERM;
     const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) return -errno;
@@ -343,9 +350,9 @@ int hd_fd_wait(int fd, unsigned events, int64_t deadline)
 static hd_io open_stdio(struct hd_runtime *runtime, int fd)
 {
     hd_io io = {0};
-    int kind = kind_of(fd);
+    if (fcntl(fd, F_GETFD) < 0) return io; /* Also in sim these are of the system. */
+    const int kind = is_live(runtime) ? kind_of(runtime, fd) : HDI_SOURCE_PIPE;
     if (kind < 0) return io;
-    if (!is_live(runtime)) kind = HDI_SOURCE_PIPE;
     if (hdi_source_adopt(runtime, fd, (enum hdi_source_kind)kind, &io) != 0) return (hd_io){0};
     struct hdi_source *source = hdi_source_of(io);
     source->borrowed = true;

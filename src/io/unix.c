@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "io/socket.h"
 
@@ -69,18 +68,12 @@ union control {
     char bytes[CMSG_SPACE(sizeof(int) * HD_FDS_MAX)];
 };
 
-static bool in_sim(const struct hdi_source *source)
-{
-    return source->runtime->world->kind == HD_WORLD_SIM;
-}
-
 static ssize_t try_send_fds(struct hdi_source *source, void *arg)
 {
     struct passing *passing = arg;
     const size_t bytes = sizeof(int) * passing->count;
     union control control = {0};
     struct msghdr message = {.msg_iov = &passing->part, .msg_iovlen = 1};
-    if (in_sim(source)) return -ENOTSUP;
     if (source->fast) return -EINVAL; /* Earlier bytes may be in the lane. */
     if (passing->count > 0) {
         message.msg_control = &control;
@@ -95,7 +88,8 @@ static ssize_t try_send_fds(struct hdi_source *source, void *arg)
 }
 
 /* Keep as many as there is room for; the others would be open for ever. */
-static void take_fds(const struct cmsghdr *header, struct passing *passing, unsigned *taken)
+static void take_fds(struct hd_runtime *runtime, const struct cmsghdr *header,
+                     struct passing *passing, unsigned *taken)
 {
     const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (size_t i = 0; i < count; i++) {
@@ -104,7 +98,7 @@ static void take_fds(const struct cmsghdr *header, struct passing *passing, unsi
         if (*taken < passing->count) {
             passing->out[(*taken)++] = fd;
         } else {
-            close(fd);
+            (void)hdi_sys(runtime, close, fd);
         }
     }
 }
@@ -115,13 +109,13 @@ static ssize_t try_recv_fds(struct hdi_source *source, void *arg)
     union control control = {0};
     struct msghdr message = {.msg_iov = &passing->part, .msg_iovlen = 1, .msg_control = &control,
                              .msg_controllen = sizeof(control)};
-    if (in_sim(source)) return -ENOTSUP;
     if (source->fast) return -EINVAL; /* Its next bytes may be in the lane. */
     const ssize_t n = hdi_sys(source->runtime, recvmsg, source->fd, &message, 0);
     if (n < 0) return n;
     unsigned taken = 0;
     for (struct cmsghdr *h = CMSG_FIRSTHDR(&message); h; h = CMSG_NXTHDR(&message, h)) {
-        if (h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS) take_fds(h, passing, &taken);
+        if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) continue;
+        take_fds(source->runtime, h, passing, &taken);
     }
     passing->count = taken;
     return n;

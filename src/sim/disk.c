@@ -99,7 +99,7 @@ void hdi_inode_lost_user(struct hdi_disk *disk, struct hdi_inode *inode)
 /* ---- descriptors ---- */
 
 /* The first free one. Returns its index; -ENOMEM, -EMFILE. */
-static int add_file(struct hdi_disk *disk, struct hdi_inode *inode, int flags)
+static int find_place(struct hdi_disk *disk)
 {
     size_t at = 0;
     while (at < disk->file_room && disk->files[at]) at++;
@@ -112,14 +112,23 @@ static int add_file(struct hdi_disk *disk, struct hdi_inode *inode, int flags)
         disk->files = files;
         disk->file_room = room;
     }
+    return (int)at;
+}
+
+/* Returns as above. */
+static int add_file(struct hdi_disk *disk, struct hdi_inode *inode, int flags)
+{
+    const int at = find_place(disk);
+    if (at < 0) return at;
     struct hdi_file *file = calloc(1, sizeof(*file));
     if (!file) return -ENOMEM;
     file->inode = inode;
+    file->refs = 1;
     file->flags = flags;
     inode->refs++;
     inode->opens++;
     disk->files[at] = file;
-    return (int)at;
+    return at;
 }
 
 /* It lets its inode go. */
@@ -135,9 +144,11 @@ static void let_go(struct hdi_disk *disk, struct hdi_file *file)
 
 static void remove_file(struct hdi_disk *disk, size_t at)
 {
-    let_go(disk, disk->files[at]);
-    free(disk->files[at]);
+    struct hdi_file *file = disk->files[at];
     disk->files[at] = NULL;
+    if (--file->refs > 0) return;
+    let_go(disk, file);
+    free(file);
 }
 
 /* ---- disks ---- */
@@ -214,6 +225,11 @@ void hdi_disk_destroy(struct hdi_disk *disk)
 }
 
 /* ---- calls by descriptor ---- */
+
+static int fd_of(const struct hdi_disk *disk, int at)
+{
+    return HDI_DISK_FD | (int)(disk->host << HOST_SHIFT) | at;
+}
 
 /* The disk of a descriptor, locked, and which of its files it is; NULL: it is none. */
 static struct hdi_disk *enter_fd(struct hd_runtime *runtime, int fd, size_t *at)
@@ -377,6 +393,19 @@ int hdi_disk_close(struct hd_runtime *runtime, int fd)
     return (int)leave(disk, 0);
 }
 
+int hdi_disk_copy(struct hd_runtime *runtime, int fd)
+{
+    struct hdi_file *file;
+    int err;
+    struct hdi_disk *disk = enter_file(runtime, fd, &file, &err);
+    if (!disk) return err;
+    const int at = find_place(disk);
+    if (at < 0) return (int)leave(disk, at);
+    disk->files[at] = file;
+    file->refs++;
+    return (int)leave(disk, fd_of(disk, at));
+}
+
 /* ---- calls by name ---- */
 
 static struct hdi_disk *enter(struct hd_runtime *runtime)
@@ -419,7 +448,7 @@ static int open_file(struct hdi_disk *disk, const char *path, int flags, mode_t 
     if (at < 0) return at;
     if ((flags & O_TRUNC) && can_write(disk->files[at]))
         err = truncate_file(disk, disk->files[at], 0);
-    if (!err) return HDI_DISK_FD | (int)(disk->host << HOST_SHIFT) | at;
+    if (!err) return fd_of(disk, at);
     remove_file(disk, (size_t)at);
     return err;
 }

@@ -67,4 +67,7 @@ ssize_t hdi_disk_list(struct hd_runtime *runtime, const char *path, char **entri
 int hdi_disk_sync_dir(struct hd_runtime *runtime, const char *path);
 int hdi_disk_close(struct hd_runtime *runtime, int fd);
 
+/* Another descriptor of the same open file, as of dup(). */
+int hdi_disk_copy(struct hd_runtime *runtime, int fd);
+
 #endif

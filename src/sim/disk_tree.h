@@ -62,6 +62,7 @@ struct hdi_inode {
 
 struct hdi_file {
     struct hdi_inode *inode; /* NULL: it was opened before a crash */
+    uint32_t refs;           /* descriptors */
     int flags;
     int64_t position;
 };

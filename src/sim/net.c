@@ -25,6 +25,7 @@ static struct hdi_net *create(struct hd_runtime *runtime)
     hdi_events_init(&net->events, runtime->options.sim_events_max);
     hdi_list_init(&net->held);
     hdi_list_init(&net->news);
+    hdi_list_init(&net->lost);
     hdi_list_init(&net->bound);
     hdi_list_init(&net->conns);
     hdi_list_init(&net->unix_names);
@@ -62,7 +63,10 @@ struct hdi_net *hdi_net_self(int *err)
 void hdi_net_end(struct hdi_net *net)
 {
     for (unsigned i = 0; i < net->fd_room; i++) {
-        if (net->fds[i]) hdi_fd_close(net, net->fds[i]);
+        if (net->fds[i]) hdi_fd_close(net, net->fds[i]); /* also those that were passed */
+    }
+    for (struct hdi_list *link; (link = hdi_list_pop_front(&net->lost));) {
+        free(hdi_container_of(link, struct hdi_passed, link));
     }
     for (struct hdi_heap_node *node; (node = hdi_events_take(&net->events, INT64_MAX));) {
         struct hdi_net_event *event = (struct hdi_net_event *)node;

@@ -133,6 +133,14 @@ struct hdi_bytes {
     size_t first, count, room;
 };
 
+/* Descriptors that were sent with some bytes, open until somebody receives them. */
+struct hdi_passed {
+    struct hdi_list link;
+    uint64_t at, end; /* where in the stream these bytes are */
+    unsigned count;
+    int fds[];
+};
+
 enum hdi_end_state {
     HDI_END_OPEN,   /* somebody has a descriptor of it, or may accept it */
     HDI_END_CLOSED, /* by close(): what was sent still arrives */
@@ -144,6 +152,7 @@ struct hdi_end {
     struct hdi_life *life;
     enum hdi_end_state state;
     struct hdi_bytes in;      /* arrived, to be read */
+    struct hdi_list passed;   /* Unix: struct hdi_passed, in the order of their bytes */
     uint64_t received, consumed, announced; /* bytes that arrived, were read; the limit it told */
     size_t window;
     bool fin_in;              /* the other side will send no more */
@@ -251,6 +260,7 @@ struct hdi_net {
     bool starved;          /* somebody who wants to send waits for room among the events */
     struct hdi_list held;  /* packets, oldest first */
     struct hdi_list news;  /* descriptors */
+    struct hdi_list lost;  /* struct hdi_passed, to be closed without the lock (net_sys.c) */
     struct hdi_list bound; /* sockets with a port */
     struct hdi_list conns;
     struct hdi_list unix_names;
@@ -406,6 +416,17 @@ int hdi_unix_bind(struct hdi_net *net, struct hdi_sock *sock, const struct socka
 int hdi_unix_connect(struct hdi_net *net, struct hdi_sock *sock, const struct sockaddr_un *addr,
                      socklen_t bytes);
 void hdi_unix_close(struct hdi_sock *sock);
+
+/* The descriptors belong to the bytes that were just sent. */
+void hdi_unix_pass(struct hdi_sock *sock, struct hdi_passed *passed, size_t bytes);
+
+/* A read of so many bytes ends where the first that have descriptors do; take those of what has
+ * been read, the caller's from then on; NULL: there are none. */
+size_t hdi_unix_until_passed(const struct hdi_end *end, size_t bytes);
+struct hdi_passed *hdi_unix_take_passed(struct hdi_end *end);
+
+/* Nobody will receive them: of an end that is closed. */
+void hdi_unix_lose_passed(struct hdi_net *net, struct hdi_end *end);
 
 /* Returns false if there is no socket of that path. */
 bool hdi_unix_unlink(struct hd_runtime *runtime, const char *path);

@@ -151,8 +151,8 @@ ssize_t hdi_stream_read(struct hdi_net *net, struct hdi_sock *sock, const struct
     const size_t wanted = hdi_parts_bytes(parts, count);
     if (wanted == 0) return 0;
     if (end->in.count == 0) return read_nothing(net, sock, end);
-    const size_t most = end->in.count < wanted ? end->in.count : wanted;
-    const size_t bytes = shorten(net, sock, most);
+    const size_t there = end->in.count < wanted ? end->in.count : wanted;
+    const size_t bytes = shorten(net, sock, hdi_unix_until_passed(end, there));
     fill(&end->in, parts, bytes);
     if (flags & MSG_PEEK) return (ssize_t)bytes;
     skip(&end->in, bytes);

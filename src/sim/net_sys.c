@@ -6,6 +6,7 @@
 #include "os/sys.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim/disk.h"
@@ -27,16 +28,24 @@ static struct call begin(struct hd_runtime *runtime, int fd)
     return call;
 }
 
-static int end(struct call *call, int result)
+static void close_passed(struct hd_runtime *runtime, struct hdi_passed *passed);
+
+/* Descriptors that the call lost are closed: files of a disk, not under the lock. */
+static ssize_t end_bytes(struct call *call, ssize_t result)
 {
-    hdi_mutex_unlock(&call->net->lock);
+    struct hdi_net *net = call->net;
+    for (struct hdi_list *link; (link = hdi_list_pop_front(&net->lost));) {
+        hdi_mutex_unlock(&net->lock);
+        close_passed(net->runtime, hdi_container_of(link, struct hdi_passed, link));
+        hdi_mutex_lock(&net->lock);
+    }
+    hdi_mutex_unlock(&net->lock);
     return result;
 }
 
-static ssize_t end_bytes(struct call *call, ssize_t result)
+static int end(struct call *call, int result)
 {
-    hdi_mutex_unlock(&call->net->lock);
-    return result;
+    return (int)end_bytes(call, result);
 }
 
 /* ---- making ---- */
@@ -103,6 +112,24 @@ static int sim_close(struct hd_runtime *runtime, int fd)
     struct call call = begin(runtime, fd);
     if (call.err == -EBADF) return end(&call, -EBADF);
     hdi_fd_close(call.net, hdi_fd_at(call.net, fd)); /* Also of a host that crashed. */
+    return end(&call, 0);
+}
+
+/* Another descriptor of the same; or -errno. */
+static int copy(struct hd_runtime *runtime, int fd)
+{
+    if (hdi_disk_fd(fd)) return hdi_disk_copy(runtime, fd);
+    struct call call = begin(runtime, fd);
+    return end(&call, call.err ? call.err : hdi_sock_number(call.net, call.sock));
+}
+
+static int sim_fstat(struct hd_runtime *runtime, int fd, struct stat *info)
+{
+    if (hdi_disk_fd(fd)) return hdi_disk_fstat(runtime, fd, info);
+    struct call call = begin(runtime, fd);
+    if (call.err) return end(&call, call.err);
+    *info = (struct stat){.st_mode = call.sock->kind == HDI_SOCK_PIPE ? S_IFIFO | 0600
+                                                                      : S_IFSOCK | 0777};
     return end(&call, 0);
 }
 
@@ -287,6 +314,7 @@ static int sim_watch(struct hd_runtime *runtime, int fd, struct hdi_source *sour
     struct call call = begin(runtime, fd);
     if (call.err) return end(&call, call.err);
     struct hdi_fd *watched = hdi_fd_at(call.net, fd);
+    if (watched->source && watched->source != source) return end(&call, -EEXIST); /* as epoll */
     watched->source = source;
     watched->handle = hdi_source_handle(source);
     hdi_fd_tell(call.net, watched, hdi_sock_ready(call.sock));
@@ -308,13 +336,38 @@ static void sim_unwatch(struct hd_runtime *runtime, int fd, struct hdi_source *s
 
 /* ---- bytes ---- */
 
+/* Those that there is no room for are lost. */
+static void give_passed(struct hdi_net *net, struct hdi_passed *passed, struct msghdr *message,
+                        size_t room)
+{
+    const size_t most = room < CMSG_LEN(0) ? 0 : (room - CMSG_LEN(0)) / sizeof(int);
+    const unsigned given = passed->count < most ? passed->count : (unsigned)most;
+    if (given > 0) {
+        struct cmsghdr *header = message->msg_control;
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN(given * sizeof(int));
+        memcpy(CMSG_DATA(header), passed->fds, given * sizeof(int));
+        message->msg_controllen = header->cmsg_len;
+    }
+    passed->count -= given;
+    memmove(passed->fds, passed->fds + given, passed->count * sizeof(int));
+    if (passed->count > 0) message->msg_flags |= MSG_CTRUNC;
+    hdi_list_push_back(&net->lost, &passed->link);
+}
+
 static ssize_t do_recv(struct hdi_net *net, struct hdi_sock *sock, struct msghdr *message,
                        int flags)
 {
     if (!is_stream(sock)) return hdi_dgram_read(net, sock, message, flags);
+    const size_t room = message->msg_control ? message->msg_controllen : 0;
     message->msg_flags = 0;
     message->msg_controllen = 0;
-    return hdi_stream_read(net, sock, message->msg_iov, message->msg_iovlen, flags);
+    const ssize_t n = hdi_stream_read(net, sock, message->msg_iov, message->msg_iovlen, flags);
+    if (n <= 0) return n;
+    struct hdi_passed *passed = hdi_unix_take_passed(&sock->conn->ends[sock->end]);
+    if (passed) give_passed(net, passed, message, room);
+    return n;
 }
 
 static ssize_t sim_recvmsg(struct hd_runtime *runtime, int fd, struct msghdr *message, int flags)
@@ -345,13 +398,61 @@ static ssize_t do_send(struct hdi_net *net, struct hdi_sock *sock, const struct 
     return hdi_stream_write(net, sock, message->msg_iov, message->msg_iovlen);
 }
 
+static void close_passed(struct hd_runtime *runtime, struct hdi_passed *passed)
+{
+    for (unsigned i = 0; i < passed->count; i++) (void)sim_close(runtime, passed->fds[i]);
+    free(passed);
+}
+
+/* Copies of the descriptors that a message is to pass. */
+static int copy_passed(struct hd_runtime *runtime, const struct msghdr *message,
+                       struct hdi_passed **passed)
+{
+    const struct cmsghdr *header = CMSG_FIRSTHDR(message);
+    *passed = NULL;
+    if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) return 0;
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    struct hdi_passed *copies = hdi_net_alloc(sizeof(*copies) + count * sizeof(int));
+    for (size_t i = 0; i < count; i++) {
+        int fd;
+        memcpy(&fd, CMSG_DATA(header) + i * sizeof(fd), sizeof(fd));
+        fd = copy(runtime, fd);
+        if (fd < 0) {
+            close_passed(runtime, copies);
+            return fd;
+        }
+        copies->fds[copies->count++] = fd;
+    }
+    *passed = copies;
+    return 0;
+}
+
+/* What was passed goes with the bytes, or is closed again. */
+static ssize_t send_passed(struct hdi_net *net, struct hdi_sock *sock,
+                           const struct msghdr *message, struct hdi_passed *passed)
+{
+    const ssize_t n = do_send(net, sock, message);
+    if (!passed) return n;
+    if (n > 0 && sock->kind == HDI_SOCK_UNIX) {
+        hdi_unix_pass(sock, passed, (size_t)n);
+    } else {
+        hdi_list_push_back(&net->lost, &passed->link);
+    }
+    return n;
+}
+
 static ssize_t sim_sendmsg(struct hd_runtime *runtime, int fd, const struct msghdr *message,
                            int flags)
 {
     (void)flags;
+    struct hdi_passed *passed;
+    const int err = copy_passed(runtime, message, &passed);
+    if (err) return err;
     struct call call = begin(runtime, fd);
     if (!call.err && call.sock->kind == HDI_SOCK_PIPE) call.err = -ENOTSOCK;
-    return end_bytes(&call, call.err ? call.err : do_send(call.net, call.sock, message));
+    if (!call.err) return end_bytes(&call, send_passed(call.net, call.sock, message, passed));
+    if (passed) hdi_list_push_back(&call.net->lost, &passed->link);
+    return end(&call, call.err);
 }
 
 /* Whether it is the end of a pipe that is not for that. */
@@ -431,7 +532,7 @@ const struct hdi_sys hdi_sys_sim = {
     .pwritev = hdi_disk_pwritev,
     .fsync = hdi_disk_fsync,
     .ftruncate = hdi_disk_ftruncate,
-    .fstat = hdi_disk_fstat,
+    .fstat = sim_fstat,
     .stat = hdi_disk_stat,
     .rename = hdi_disk_rename,
     .unlink = sim_unlink,

@@ -26,6 +26,7 @@ void hdi_conn_drop(struct hdi_net *net, struct hdi_conn *conn)
     if (--conn->refs > 0) return;
     for (unsigned i = 0; i < 2; i++) {
         HDI_ASSERT(!conn->ends[i].timer); /* It would have a reference. */
+        HDI_ASSERT(hdi_list_empty(&conn->ends[i].passed)); /* Closing took them. */
         free(conn->ends[i].in.data);
     }
     hdi_list_remove(&conn->link);
@@ -49,6 +50,8 @@ static struct hdi_conn *new_conn(struct hdi_net *net)
     struct hdi_conn *conn = hdi_net_alloc(sizeof(*conn));
     conn->serial = ++net->serial;
     conn->ends[0].state = conn->ends[1].state = HDI_END_GONE;
+    hdi_list_init(&conn->ends[0].passed);
+    hdi_list_init(&conn->ends[1].passed);
     hdi_list_init(&conn->link);
     return conn;
 }
@@ -493,6 +496,7 @@ void hdi_conn_close(struct hdi_net *net, struct hdi_sock *sock)
         }
         if (end->state == HDI_END_OPEN) end->state = HDI_END_CLOSED;
     }
+    hdi_unix_lose_passed(net, end);
     end->sock = NULL;
     sock->conn = NULL;
     hdi_conn_drop(net, conn);

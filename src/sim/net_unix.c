@@ -2,6 +2,10 @@
  *
  * net_unix: Unix stream sockets: names of a host, and connections that take no time. A path stays
  * when its socket is closed, and over a crash, until it is unlinked; an abstract name goes.
+ *
+ * Descriptors that are passed are copies, made when they are sent; so they have a number while
+ * nobody has received them. They come with the first of the bytes they were sent with, and no read
+ * goes on behind the last of these.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -99,6 +103,42 @@ bool hdi_unix_unlink(struct hd_runtime *runtime, const char *path)
     if (name) forget(name);
     hdi_mutex_unlock(&net->lock);
     return name != NULL;
+}
+
+/* ---- descriptors that are passed ---- */
+
+static struct hdi_passed *first_passed(const struct hdi_end *end)
+{
+    if (hdi_list_empty(&end->passed)) return NULL;
+    return hdi_container_of(end->passed.next, struct hdi_passed, link);
+}
+
+void hdi_unix_pass(struct hdi_sock *sock, struct hdi_passed *passed, size_t bytes)
+{
+    passed->end = sock->conn->ends[sock->end].sent;
+    passed->at = passed->end - bytes;
+    hdi_list_push_back(&sock->conn->ends[1 - sock->end].passed, &passed->link);
+}
+
+size_t hdi_unix_until_passed(const struct hdi_end *end, size_t bytes)
+{
+    const struct hdi_passed *passed = first_passed(end);
+    return passed && passed->end - end->consumed < bytes ? passed->end - end->consumed : bytes;
+}
+
+struct hdi_passed *hdi_unix_take_passed(struct hdi_end *end)
+{
+    struct hdi_passed *passed = first_passed(end);
+    if (!passed || passed->at >= end->consumed) return NULL;
+    hdi_list_remove(&passed->link);
+    return passed;
+}
+
+void hdi_unix_lose_passed(struct hdi_net *net, struct hdi_end *end)
+{
+    for (struct hdi_list *link; (link = hdi_list_pop_front(&end->passed));) {
+        hdi_list_push_back(&net->lost, link);
+    }
 }
 
 void hdi_unix_end(struct hdi_net *net)

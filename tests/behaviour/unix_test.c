@@ -124,131 +124,309 @@ TEST_IO(a_full_backlog_is_waited_for, options) { rt_run(backlog, NULL, options);
 
 /* ---- descriptors ---- */
 
+/* A pair, and a pipe to pass: it ends when the last copy of ends[1] is closed. */
+struct passing {
+    hd_io pair[2], ends[2];
+};
+
+static void passing_init(struct passing *p)
+{
+    EXPECT_EQ(hd_unix_pair(p->pair), 0);
+    EXPECT_EQ(hd_pipe(p->ends), 0);
+    if (nets_in_sim()) EXPECT_EQ(hd_sim_calls(0, 0), 0); /* All is moved at once. */
+}
+
+static void expect_end(hd_io io)
+{
+    char byte;
+    EXPECT_EQ(hd_read(io, &byte, 1), 0);
+}
+
+static void expect_no_end(hd_io io)
+{
+    char byte;
+    EXPECT_EQ(hd_read_until(io, &byte, 1, hd_after_ms(1)), -ETIMEDOUT);
+}
+
+static hd_io adopt(int fd)
+{
+    hd_io io;
+    EXPECT_EQ(hd_io_adopt(&io, fd, 0), 0);
+    return io;
+}
+
+static void close_fd(int fd)
+{
+    EXPECT_EQ(hd_close(adopt(fd)), 0);
+}
+
+static void send_one(struct passing *p, const char *text)
+{
+    const int fd = hd_io_fd(p->ends[1]);
+    EXPECT_EQ(hd_send_fds(p->pair[0], text, strlen(text), &fd, 1), strlen(text));
+}
+
+/* Receive up to so many bytes, which are to be these, with one descriptor or none. */
+static void expect_text(hd_io io, size_t bytes, const char *expected, unsigned fds)
+{
+    char text[16] = {0};
+    int fd = -1;
+    unsigned count = 1;
+    EXPECT_EQ(hd_recv_fds(io, text, bytes, &fd, &count), strlen(expected));
+    EXPECT(strcmp(text, expected) == 0);
+    EXPECT_EQ(count, fds);
+    if (count) close_fd(fd);
+}
+
 static bool is_cloexec(int fd)
 {
-    return fcntl(fd, F_GETFD) & FD_CLOEXEC;
+    return nets_in_sim() || (fcntl(fd, F_GETFD) & FD_CLOEXEC);
 }
 
 static int pass(void *arg)
 {
     (void)arg;
-    hd_io pair[2], piped, read_end;
-    int ends[2], got[4] = {-1, -1, -1, -1};
+    struct passing p;
+    int got[4] = {-1, -1, -1, -1};
     unsigned count = 4;
     char text[16];
-    EXPECT_EQ(hd_unix_pair(pair), 0);
-    EXPECT_EQ(pipe(ends), 0);
-    const int twice[] = {ends[1], ends[0]};
-    EXPECT_EQ(hd_send_fds(pair[0], "take", 4, twice, 2), 4);
-    EXPECT_EQ(hd_recv_fds(pair[1], text, sizeof(text), got, &count), 4);
+    passing_init(&p);
+    const int both[] = {hd_io_fd(p.ends[1]), hd_io_fd(p.ends[0])};
+    EXPECT_EQ(hd_send_fds(p.pair[0], "take", 4, both, 2), 4);
+    EXPECT_EQ(hd_recv_fds(p.pair[1], text, sizeof(text), got, &count), 4);
     EXPECT_EQ(count, 2);
-    EXPECT(is_cloexec(got[0]) && is_cloexec(got[1]) && got[0] != ends[1]);
-    close(ends[0]);
-    close(ends[1]);
-    EXPECT_EQ(hd_io_adopt(&piped, got[0], 0), 0);
-    EXPECT_EQ(hd_io_adopt(&read_end, got[1], 0), 0);
-    nets_expect_byte(piped, read_end, 'p');
-    nets_close(piped, read_end);
-    count = 4; /* A message without any. */
-    EXPECT_EQ(hd_send_fds(pair[0], "none", 4, NULL, 0), 4);
-    EXPECT_EQ(hd_recv_fds(pair[1], text, sizeof(text), got, &count), 4);
-    EXPECT_EQ(count, 0);
-    nets_close(pair[0], pair[1]);
+    EXPECT(is_cloexec(got[0]) && is_cloexec(got[1]) && got[0] != both[0]);
+    const hd_io in = adopt(got[1]), out = adopt(got[0]);
+    nets_expect_byte(out, p.ends[0], '1'); /* The same pipe, for both who have it. */
+    nets_expect_byte(p.ends[1], in, '2');
+    nets_close(p.ends[0], p.ends[1]);
+    nets_expect_byte(out, in, '3');
+    EXPECT_EQ(hd_close(out), 0);
+    expect_end(in);
+    EXPECT_EQ(hd_close(in), 0);
+    EXPECT_EQ(hd_send_fds(p.pair[0], "none", 4, NULL, 0), 4); /* A message without any. */
+    expect_text(p.pair[1], 16, "none", 0);
+    nets_close(p.pair[0], p.pair[1]);
     return 0;
 }
+
+TEST_IO(descriptors_are_passed, options) { rt_run(pass, NULL, options); }
+
+/* Sockets too, who waits for one is told, and they outlive who sent them. */
+static int pass_socket(void *arg)
+{
+    (void)arg;
+    struct passing p;
+    hd_io conn[2];
+    int fd = -1;
+    unsigned count = 1;
+    char byte;
+    passing_init(&p);
+    nets_pair(NETS_TCP, conn);
+    const int own = hd_io_fd(conn[0]);
+    EXPECT_EQ(hd_send_fds(p.pair[0], "x", 1, &own, 1), 1);
+    EXPECT_EQ(hd_recv_fds(p.pair[1], &byte, 1, &fd, &count), 1);
+    const hd_io copy = adopt(fd);
+    EXPECT_EQ(hd_close(conn[0]), 0);
+    struct nets_call reader;
+    nets_begin(&reader, copy, nets_do_read);
+    EXPECT_EQ(hd_write_all(conn[1], "y", 1, NULL), 0);
+    EXPECT_EQ(nets_end(&reader), 1);
+    EXPECT_EQ(hd_close(copy), 0);
+    expect_end(conn[1]);
+    EXPECT_EQ(hd_close(conn[1]), 0);
+    nets_close(p.pair[0], p.pair[1]);
+    nets_close(p.ends[0], p.ends[1]);
+    return 0;
+}
+
+TEST_IO(connections_are_passed, options) { rt_run(pass_socket, NULL, options); }
+
+/* A file has one position, whoever has it. */
+static int pass_file(void *arg)
+{
+    (void)arg;
+    struct passing p;
+    hd_io file;
+    char path[64], text[4];
+    int fd = -1;
+    unsigned count = 1;
+    passing_init(&p);
+    snprintf(path, sizeof(path), "/tmp/heddle-test-%d-file", (int)getpid());
+    EXPECT_EQ(hd_file_open(&file, path, O_RDWR | O_CREAT | O_TRUNC, 0600), 0);
+    EXPECT_EQ(hd_write_all(file, "ab", 2, NULL), 0);
+    const int own = hd_io_fd(file);
+    EXPECT_EQ(hd_send_fds(p.pair[0], "x", 1, &own, 1), 1);
+    EXPECT_EQ(hd_close(file), 0);
+    EXPECT_EQ(hd_recv_fds(p.pair[1], text, 1, &fd, &count), 1);
+    file = adopt(fd);
+    EXPECT_EQ(hd_write_all(file, "cd", 2, NULL), 0);
+    EXPECT_EQ(hd_pread(file, text, 4, 0), 4);
+    EXPECT(memcmp(text, "abcd", 4) == 0);
+    EXPECT_EQ(hd_close(file), 0);
+    EXPECT_EQ(hd_unlink(path), 0);
+    nets_close(p.pair[0], p.pair[1]);
+    nets_close(p.ends[0], p.ends[1]);
+    return 0;
+}
+
+TEST_IO(files_are_passed, options) { rt_run(pass_file, NULL, options); }
 
 /* Each message with descriptors is received by itself, also if more lie behind it. */
 static int pass_several(void *arg)
 {
     (void)arg;
-    hd_io pair[2];
-    char text[16];
-    EXPECT_EQ(hd_unix_pair(pair), 0);
+    struct passing p;
+    passing_init(&p);
     for (int round = 0; round < 3; round++) {
         struct nets_call reader;
-        nets_begin(&reader, pair[1], nets_do_read); /* From now on it is watched. */
-        EXPECT_EQ(hd_write_all(pair[0], "x", 1, NULL), 0);
+        nets_begin(&reader, p.pair[1], nets_do_read); /* From now on it is watched. */
+        EXPECT_EQ(hd_write_all(p.pair[0], "x", 1, NULL), 0);
         EXPECT_EQ(nets_end(&reader), 1);
-        const int fd = STDERR_FILENO;
-        for (int i = 0; i < 3; i++) EXPECT_EQ(hd_send_fds(pair[0], "m", 1, &fd, 1), 1);
-        for (int i = 0; i < 3; i++) {
-            int got = -1;
-            unsigned count = 1;
-            EXPECT_EQ(hd_recv_fds(pair[1], text, sizeof(text), &got, &count), 1);
-            EXPECT_EQ(count, 1);
-            close(got);
-        }
+        for (int i = 0; i < 3; i++) send_one(&p, "m");
+        for (int i = 0; i < 3; i++) expect_text(p.pair[1], 16, "m", 1);
     }
-    nets_close(pair[0], pair[1]);
+    nets_close(p.pair[0], p.pair[1]);
+    EXPECT_EQ(hd_close(p.ends[1]), 0);
+    expect_end(p.ends[0]);
+    EXPECT_EQ(hd_close(p.ends[0]), 0);
     return 0;
 }
+
+TEST_IO(descriptors_come_one_message_at_a_time, options)
+{
+    rt_run(pass_several, NULL, options);
+}
+
+/* They come with their first byte; a read goes on before them, but not behind. */
+static int pass_between(void *arg)
+{
+    (void)arg;
+    struct passing p;
+    passing_init(&p);
+    EXPECT_EQ(hd_write_all(p.pair[0], "abc", 3, NULL), 0);
+    send_one(&p, "def");
+    EXPECT_EQ(hd_write_all(p.pair[0], "ghi", 3, NULL), 0);
+    expect_text(p.pair[1], 3, "abc", 0);
+    expect_text(p.pair[1], 1, "d", 1);
+    expect_text(p.pair[1], 16, "efghi", 0);
+    EXPECT_EQ(hd_write_all(p.pair[0], "abc", 3, NULL), 0);
+    send_one(&p, "def");
+    EXPECT_EQ(hd_write_all(p.pair[0], "ghi", 3, NULL), 0);
+    expect_text(p.pair[1], 16, "abcdef", 1);
+    expect_text(p.pair[1], 16, "ghi", 0);
+    nets_close(p.pair[0], p.pair[1]);
+    nets_close(p.ends[0], p.ends[1]);
+    return 0;
+}
+
+TEST_IO(descriptors_come_with_their_first_byte, options) { rt_run(pass_between, NULL, options); }
+
+/* Also if a call moves less than it could. */
+static int pass_short(void *arg)
+{
+    (void)arg;
+    struct passing p;
+    char text[16];
+    passing_init(&p);
+    if (nets_in_sim()) EXPECT_EQ(hd_sim_calls(HD_SIM_ALWAYS, 0), 0);
+    const int fd = hd_io_fd(p.ends[1]);
+    for (int i = 0; i < 10; i++) {
+        int got = -1;
+        unsigned count = 1;
+        const ssize_t sent = hd_send_fds(p.pair[0], "0123456789", 10, &fd, 1);
+        EXPECT(sent > 0 && sent <= 10);
+        ssize_t n = hd_recv_fds(p.pair[1], text, sizeof(text), &got, &count);
+        EXPECT(n > 0 && n <= sent);
+        EXPECT_EQ(count, 1);
+        close_fd(got);
+        while (n < sent) {
+            count = 1;
+            n += hd_recv_fds(p.pair[1], text, sizeof(text), &got, &count);
+            EXPECT_EQ(count, 0);
+        }
+        EXPECT_EQ(n, sent);
+    }
+    nets_close(p.pair[0], p.pair[1]);
+    nets_close(p.ends[0], p.ends[1]);
+    return 0;
+}
+
+TEST_IO(descriptors_come_once, options) { rt_run(pass_short, NULL, options); }
 
 /* What there is no room for is closed, and so is what is read by a plain read. */
 static int pass_too_many(void *arg)
 {
     (void)arg;
-    hd_io pair[2];
+    struct passing p;
     int fds[HD_FDS_MAX + 1], got[HD_FDS_MAX];
     unsigned count = 3;
     char text[16];
-    EXPECT_EQ(hd_unix_pair(pair), 0);
-    for (int i = 0; i < HD_FDS_MAX + 1; i++) fds[i] = STDERR_FILENO;
-    char byte;
-    EXPECT_EQ(hd_read_until(pair[1], &byte, 1, hd_after_ms(1)), -ETIMEDOUT);
+    passing_init(&p);
+    for (int i = 0; i < HD_FDS_MAX + 1; i++) fds[i] = hd_io_fd(p.ends[1]);
+    expect_no_end(p.pair[1]);
+    expect_no_end(p.ends[0]);
     const unsigned before = nets_count_fds();
-    EXPECT_EQ(hd_send_fds(pair[0], "x", 1, fds, HD_FDS_MAX + 1), -EINVAL);
-    EXPECT_EQ(hd_send_fds(pair[0], "", 0, fds, 1), -EINVAL);
-    EXPECT_EQ(hd_send_fds(pair[0], "x", 1, fds, HD_FDS_MAX), 1);
-    EXPECT_EQ(hd_recv_fds(pair[1], text, sizeof(text), got, &count), 1);
+    EXPECT_EQ(hd_send_fds(p.pair[0], "x", 1, fds, HD_FDS_MAX + 1), -EINVAL);
+    EXPECT_EQ(hd_send_fds(p.pair[0], "", 0, fds, 1), -EINVAL);
+    EXPECT_EQ(hd_send_fds(p.pair[0], "x", 1, fds, HD_FDS_MAX), 1);
+    EXPECT_EQ(hd_recv_fds(p.pair[1], text, sizeof(text), got, &count), 1);
     EXPECT_EQ(count, 3);
-    EXPECT_EQ(nets_count_fds(), before + 3);
-    for (int i = 0; i < 3; i++) close(got[i]);
-    EXPECT_EQ(hd_send_fds(pair[0], "y", 1, fds, 2), 1);
-    EXPECT_EQ(hd_read(pair[1], text, sizeof(text)), 1);
-    EXPECT_EQ(nets_count_fds(), before);
-    const int bad = 1000000;
-    EXPECT_EQ(hd_send_fds(pair[0], "z", 1, &bad, 1), -EBADF);
-    EXPECT_EQ(hd_close(pair[0]), 0);
+    EXPECT_EQ(nets_count_fds(), before + (nets_in_sim() ? 0 : 3));
+    EXPECT_EQ(hd_send_fds(p.pair[0], "y", 1, fds, 2), 1);
+    EXPECT_EQ(hd_read(p.pair[1], text, sizeof(text)), 1);
+    EXPECT_EQ(hd_close(p.ends[1]), 0);
+    for (int i = 0; i < 3; i++) {
+        expect_no_end(p.ends[0]);
+        close_fd(got[i]);
+    }
+    expect_end(p.ends[0]);
+    const int bad[] = {hd_io_fd(p.ends[0]), 1000000};
+    EXPECT_EQ(hd_send_fds(p.pair[0], "z", 1, bad, 2), -EBADF);
+    EXPECT_EQ(hd_close(p.pair[0]), 0);
     count = 3;
-    EXPECT_EQ(hd_recv_fds(pair[1], text, sizeof(text), got, &count), 0);
+    EXPECT_EQ(hd_recv_fds(p.pair[1], text, sizeof(text), got, &count), 0);
     EXPECT_EQ(count, 0);
-    EXPECT_EQ(hd_close(pair[1]), 0);
+    EXPECT_EQ(hd_close(p.pair[1]), 0);
     count = 3;
-    EXPECT_EQ(hd_recv_fds(pair[1], text, sizeof(text), got, &count), -EBADF);
+    EXPECT_EQ(hd_recv_fds(p.pair[1], text, sizeof(text), got, &count), -EBADF);
     EXPECT_EQ(count, 3);
+    EXPECT_EQ(hd_close(p.ends[0]), 0);
     return 0;
 }
 
-static int not_in_sim(void *arg)
-{
-    (void)arg;
-    hd_io pair[2];
-    char byte;
-    const int fd = STDERR_FILENO;
-    int got;
-    unsigned count = 1;
-    EXPECT_EQ(hd_unix_pair(pair), 0);
-    EXPECT_EQ(hd_send_fds(pair[0], "x", 1, &fd, 1), -ENOTSUP);
-    EXPECT_EQ(hd_recv_fds(pair[1], &byte, 1, &got, &count), -ENOTSUP);
-    EXPECT_EQ(hd_send_fds_until(pair[0], "x", 1, &fd, 1, hd_after_ms(1)), -ENOTSUP);
-    EXPECT_EQ(hd_recv_fds_until(pair[1], &byte, 1, &got, &count, hd_after_ms(1)), -ENOTSUP);
-    nets_close(pair[0], pair[1]);
-    return 0;
-}
-
-TEST_IO(descriptors_are_passed, options)
-{
-    rt_run(rt_is_sim(options) ? not_in_sim : pass, NULL, options);
-}
-
-TEST_DRIVERS(descriptors_come_one_message_at_a_time, options)
-{
-    rt_run(pass_several, NULL, options);
-}
-
-TEST_DRIVERS(descriptors_without_a_place_are_closed, options)
+TEST_IO(descriptors_without_a_place_are_closed, options)
 {
     rt_run(pass_too_many, NULL, options);
+}
+
+/* Those that nobody has received are open as long as somebody might; also if they are of the
+ * socket that they are passed by. */
+static int pass_to_nobody(void *arg)
+{
+    (void)arg;
+    struct passing p, q;
+    passing_init(&p);
+    send_one(&p, "x");
+    send_one(&p, "y");
+    nets_close(p.ends[1], p.pair[0]);
+    expect_no_end(p.ends[0]);
+    expect_text(p.pair[1], 1, "x", 1);
+    expect_no_end(p.ends[0]);
+    EXPECT_EQ(hd_close(p.pair[1]), 0);
+    expect_end(p.ends[0]);
+    EXPECT_EQ(hd_close(p.ends[0]), 0);
+    passing_init(&q);
+    const int itself = hd_io_fd(q.pair[1]);
+    EXPECT_EQ(hd_send_fds(q.pair[0], "x", 1, &itself, 1), 1);
+    nets_close(q.pair[0], q.pair[1]);
+    nets_close(q.ends[0], q.ends[1]);
+    return 0;
+}
+
+TEST_IO(descriptors_that_nobody_receives_are_closed, options)
+{
+    rt_run(pass_to_nobody, NULL, options);
 }
 
 /* ---- giving up ---- */

@@ -208,6 +208,50 @@ TEST(what_was_sent_while_it_was_down_is_answered_by_a_reset)
     each_seed(sent_while_down);
 }
 
+/* ---- descriptors that were passed ---- */
+
+static unsigned passed;
+
+static int pass_and_crash(void *arg)
+{
+    (void)arg;
+    hd_io pair[2], ends[2];
+    char byte;
+    int got;
+    unsigned count = 1;
+    EXPECT_EQ(hd_unix_pair(pair), 0);
+    EXPECT_EQ(hd_pipe(ends), 0);
+    const int fd = hd_io_fd(ends[1]);
+    EXPECT_EQ(hd_send_fds(pair[0], "x", 1, &fd, 1), 1);
+    EXPECT_EQ(hd_send_fds(pair[0], "y", 1, &fd, 1), 1);
+    EXPECT_EQ(hd_recv_fds(pair[1], &byte, 1, &got, &count), 1);
+    (void)hd_sleep_ms(1000); /* until it is crashed, or the end */
+    if (passed++) return 0; /* The runtime closes what is open. */
+    EXPECT_EQ(hd_io_adopt(&pair[0], got, 0), -EHOSTDOWN);
+    EXPECT_EQ(hd_close(pair[1]), 0);
+    return 0;
+}
+
+static int crashed_while_passing(void *arg)
+{
+    (void)arg;
+    hd_sim_host *host;
+    passed = 0;
+    EXPECT_EQ(hd_sim_host_add(&host, "a", NULL, pass_and_crash, NULL), 0);
+    EXPECT_EQ(hd_sleep_ms(10), 0);
+    EXPECT_EQ(hd_sim_crash(host), 0);
+    EXPECT_EQ(hd_sleep_ms(10), 0);
+    EXPECT_EQ(passed, 1);
+    EXPECT_EQ(hd_sim_restart(host), 0);
+    EXPECT_EQ(hd_sleep_ms(10), 0);
+    return 0;
+}
+
+TEST(a_crash_ends_what_was_passed)
+{
+    each_seed(crashed_while_passing);
+}
+
 /* ---- chaos ---- */
 
 /* One request and its answer, within a deadline. */
