@@ -8,7 +8,7 @@
  *   err = hd_sim_host_add(&server, "server", NULL, serve, NULL);   serve() runs there
  *   err = hd_tcp_connect(&conn, "server:80", NULL);                from the host we are on
  *   err = hd_sim_crash(server);
- *   err = hd_sleep(HD_SECOND_NS);
+ *   err = hd_sleep_ms(1000);
  *   err = hd_sim_restart(server);                                  serve() runs again
  *
  * A program needs none of this: it runs on one host, "localhost", and all I/O works. Whatever is
