@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * certs: certificates for the tests of TLS, made anew by each test in a folder of its own.
+ * certs: certificates for the tests of TLS, in a folder that a program makes before its tests, each
+ * of which is a process of its own, and removes after them.
  */
 #ifndef TEST_CERTS_H
 #define TEST_CERTS_H
@@ -16,7 +17,8 @@
 
 enum { CERTS_DAY = 24 * 3600 };
 
-struct certs {
+static struct certs {
+    int maker; /* the process that removes them */
     char folder[64];
     char ca[96];      /* whom the tests trust */
     char server[96];  /* of localhost, *.wild.test and 127.0.0.1, with its key */
@@ -24,7 +26,7 @@ struct certs {
     char client[96];
     char stranger[96]; /* of localhost, by a CA that nobody trusts */
     char key[96];      /* a key that fits none of them */
-};
+} certs;
 
 /* One certificate to be made; `by` NULL: it signs itself, and others. */
 struct certs_one {
@@ -65,10 +67,10 @@ static inline struct certs_one certs_make(const char *name, const char *names,
 }
 
 /* The certificate, if any, and then the key, in a file. */
-static inline void certs_write(char path[96], const struct certs *certs, const char *name,
-                               const struct certs_one *one, bool only_key)
+static inline void certs_write(char path[96], const char *name, const struct certs_one *one,
+                               bool only_key)
 {
-    snprintf(path, 96, "%s/%s.pem", certs->folder, name);
+    snprintf(path, 96, "%s/%s.pem", certs.folder, name);
     FILE *file = fopen(path, "w");
     EXPECT(file != NULL);
     if (!only_key) EXPECT_EQ(PEM_write_X509(file, one->x509), 1);
@@ -82,23 +84,24 @@ static inline void certs_free(struct certs_one *one)
     EVP_PKEY_free(one->key);
 }
 
-static inline void certs_create(struct certs *certs)
+__attribute__((constructor)) static void certs_create(void)
 {
     static const char *names = "DNS:localhost,DNS:*.wild.test,IP:127.0.0.1";
-    snprintf(certs->folder, sizeof(certs->folder), "/tmp/heddle-tls-XXXXXX");
-    EXPECT(mkdtemp(certs->folder) != NULL);
+    certs.maker = getpid();
+    snprintf(certs.folder, sizeof(certs.folder), "/tmp/heddle-tls-XXXXXX");
+    EXPECT(mkdtemp(certs.folder) != NULL);
     struct certs_one ca = certs_make("Test CA", NULL, NULL, -2, 2);
     struct certs_one foreign = certs_make("Foreign CA", NULL, NULL, -2, 2);
     struct certs_one server = certs_make("localhost", names, &ca, -2, 2);
     struct certs_one expired = certs_make("localhost", names, &ca, -2, -1);
     struct certs_one client = certs_make("client", NULL, &ca, -2, 2);
     struct certs_one stranger = certs_make("localhost", names, &foreign, -2, 2);
-    certs_write(certs->ca, certs, "ca", &ca, false);
-    certs_write(certs->server, certs, "server", &server, false);
-    certs_write(certs->expired, certs, "expired", &expired, false);
-    certs_write(certs->client, certs, "client", &client, false);
-    certs_write(certs->stranger, certs, "stranger", &stranger, false);
-    certs_write(certs->key, certs, "key", &foreign, true);
+    certs_write(certs.ca, "ca", &ca, false);
+    certs_write(certs.server, "server", &server, false);
+    certs_write(certs.expired, "expired", &expired, false);
+    certs_write(certs.client, "client", &client, false);
+    certs_write(certs.stranger, "stranger", &stranger, false);
+    certs_write(certs.key, "key", &foreign, true);
     certs_free(&ca);
     certs_free(&foreign);
     certs_free(&server);
@@ -107,12 +110,13 @@ static inline void certs_create(struct certs *certs)
     certs_free(&stranger);
 }
 
-static inline void certs_destroy(struct certs *certs)
+__attribute__((destructor)) static void certs_destroy(void)
 {
-    const char *paths[] = {certs->ca,     certs->server,   certs->expired,
-                           certs->client, certs->stranger, certs->key};
+    const char *paths[] = {certs.ca,     certs.server,   certs.expired,
+                           certs.client, certs.stranger, certs.key};
+    if (getpid() != certs.maker) return;
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) EXPECT_EQ(unlink(paths[i]), 0);
-    EXPECT_EQ(rmdir(certs->folder), 0);
+    EXPECT_EQ(rmdir(certs.folder), 0);
 }
 
 #endif

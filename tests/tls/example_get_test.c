@@ -64,6 +64,7 @@ static int serve_site(void *arg)
     struct site *site = arg;
     hd_tls_options options = HD_TLS_OPTIONS_INIT;
     options.cert_file = site->cert_file;
+    options.ca_file = certs.ca; /* as in peers_init() */
     hd_tls_config *config = peers_config(&options);
     hd_io conn;
     hd_tls *tls;
@@ -77,7 +78,6 @@ static int serve_site(void *arg)
 
 /* A client, its server, and the page that it prints. */
 struct visit {
-    struct certs certs;
     struct site site;
     struct get get;
     hd_io printed[2];
@@ -121,9 +121,8 @@ static int visit_app(void *arg)
 static void visit_init(struct visit *visit)
 {
     *visit = (struct visit){.get = {.timeout_ms = 60000}};
-    certs_create(&visit->certs);
-    visit->get.ca_file = visit->certs.ca;
-    visit->site.cert_file = visit->certs.server;
+    visit->get.ca_file = certs.ca;
+    visit->site.cert_file = certs.server;
     visit->site.head = "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\n";
 }
 
@@ -131,12 +130,11 @@ static void visit_expect(struct visit *visit, const hd_options *options, int res
                          const char *words)
 {
     rt_run(visit_app, visit, options);
-    certs_destroy(&visit->certs);
     EXPECT_EQ(visit->result, result);
     expect_text(visit->get.why, words);
 }
 
-TEST_WORLDS(a_page, options)
+TEST_IO(a_page, options)
 {
     struct visit visit;
     visit_init(&visit);
@@ -146,7 +144,7 @@ TEST_WORLDS(a_page, options)
     expect_text(visit.site.asked, "GET /page?a HTTP/1.0\nHost: localhost:");
 }
 
-TEST_WORLDS(nobody_is_trusted_unasked, options)
+TEST_IO(nobody_is_trusted_unasked, options)
 {
     struct visit visit;
     visit_init(&visit);
@@ -156,16 +154,16 @@ TEST_WORLDS(nobody_is_trusted_unasked, options)
     EXPECT_EQ(visit.site.asked[0], 0);
 }
 
-TEST_WORLDS(nor_a_stranger, options)
+TEST_IO(nor_a_stranger, options)
 {
     struct visit visit;
     visit_init(&visit);
-    visit.site.cert_file = visit.certs.stranger;
+    visit.site.cert_file = certs.stranger;
     visit_expect(&visit, options, -EKEYREJECTED, "unable to get local issuer certificate");
     EXPECT_EQ(visit.site.asked[0], 0);
 }
 
-TEST_WORLDS(no_such_page, options)
+TEST_IO(no_such_page, options)
 {
     struct visit visit;
     visit_init(&visit);
@@ -174,7 +172,7 @@ TEST_WORLDS(no_such_page, options)
     EXPECT_EQ(visit.got, 0);
 }
 
-TEST_WORLDS(a_page_that_is_cut_off, options)
+TEST_IO(a_page_that_is_cut_off, options)
 {
     struct visit visit;
     visit_init(&visit);
@@ -182,14 +180,14 @@ TEST_WORLDS(a_page_that_is_cut_off, options)
     visit_expect(&visit, options, -ECONNABORTED, "without a goodbye");
 }
 
-TEST_WORLDS(a_server_that_says_nothing, options)
+TEST_IO(a_server_that_says_nothing, options)
 {
     struct visit visit;
     visit_init(&visit);
     visit.site.head = NULL;
-    visit.get.timeout_ms = rt_is_sim(options) ? 200 : 5000; /* The request is made before. */
+    visit.get.timeout_ms = rt_is_sim(options) ? 200 : 1000;
     visit_expect(&visit, options, -ETIMEDOUT, "");
-    expect_text(visit.site.asked, "GET ");
+    if (rt_is_sim(options)) expect_text(visit.site.asked, "GET "); /* There it was made before. */
 }
 
 TEST(urls)

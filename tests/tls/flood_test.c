@@ -87,10 +87,10 @@ static int read_on(struct peer *peer)
     return (int)hd_tls_read(peer->tls, &byte, 1);
 }
 
-TEST_WORLDS(requests_for_new_keys, options)
+TEST_IO(requests_for_new_keys, options)
 {
     struct peers p;
-    peers_init(&p, ask_for_keys, read_on);
+    peers_init(&p, NETS_UNIX, ask_for_keys, read_on);
     peers_run(&p, options);
     EXPECT_EQ(p.client.result, -ETIMEDOUT); /* The server does not read on. */
     EXPECT(p.server.result < 0);            /* The client has gone. */

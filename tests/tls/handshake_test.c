@@ -36,74 +36,74 @@ static void verify(const hd_options *options, struct peers *p, int expected, con
     if (!expected) EXPECT_EQ(p->client.error[0], 0);
 }
 
-TEST_WORLDS(the_right_server, options)
+TEST_PEERS(the_right_server, options, kind)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake_and_leave);
+    peers_init(&p, kind, read_a_byte, shake_and_leave);
     verify(options, &p, 0, NULL);
 }
 
-TEST_WORLDS(an_address_as_a_name, options)
+TEST_IO(an_address_as_a_name, options)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake_and_leave);
+    peers_init(&p, NETS_TCP, read_a_byte, shake_and_leave);
     p.name = "127.0.0.1";
     verify(options, &p, 0, NULL);
 }
 
-TEST_WORLDS(a_wildcard, options)
+TEST_IO(a_wildcard, options)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake_and_leave);
+    peers_init(&p, NETS_TCP, read_a_byte, shake_and_leave);
     p.name = "any.wild.test";
     verify(options, &p, 0, NULL);
 }
 
-TEST_WORLDS(another_name, options)
+TEST_PEERS(another_name, options, kind)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake);
+    peers_init(&p, kind, read_a_byte, shake);
     p.name = "localhost.example";
     verify(options, &p, -EKEYREJECTED, "ostname mismatch");
 }
 
-TEST_WORLDS(another_address, options)
+TEST_IO(another_address, options)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake);
+    peers_init(&p, NETS_TCP, read_a_byte, shake);
     p.name = "127.0.0.2";
     verify(options, &p, -EKEYREJECTED, "IP address mismatch");
 }
 
-TEST_WORLDS(an_expired_certificate, options)
+TEST_IO(an_expired_certificate, options)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake);
-    p.server.options.cert_file = p.certs.expired;
+    peers_init(&p, NETS_TCP, read_a_byte, shake);
+    p.server.options.cert_file = certs.expired;
     verify(options, &p, -EKEYREJECTED, "expired");
 }
 
-TEST_WORLDS(an_unknown_authority, options)
+TEST_IO(an_unknown_authority, options)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake);
-    p.server.options.cert_file = p.certs.stranger;
+    peers_init(&p, NETS_TCP, read_a_byte, shake);
+    p.server.options.cert_file = certs.stranger;
     verify(options, &p, -EKEYREJECTED, "unable to get local issuer certificate");
 }
 
-TEST_WORLDS(the_system_does_not_trust_us, options)
+TEST_IO(the_system_does_not_trust_us, options)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake);
+    peers_init(&p, NETS_TCP, read_a_byte, shake);
     p.client.options.ca_file = NULL;
     verify(options, &p, -EKEYREJECTED, "certificate verify failed");
 }
 
-TEST_WORLDS(anyone_if_told_so, options)
+TEST_IO(anyone_if_told_so, options)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake_and_leave);
-    p.server.options.cert_file = p.certs.stranger;
+    peers_init(&p, NETS_TCP, read_a_byte, shake_and_leave);
+    p.server.options.cert_file = certs.stranger;
     p.client.options.unverified = true;
     p.name = NULL;
     verify(options, &p, 0, NULL);
@@ -114,31 +114,30 @@ TEST_WORLDS(anyone_if_told_so, options)
 static void verify_client(const hd_options *options, struct peers *p, int expected)
 {
     p->server.options.verify_client = true;
-    p->server.options.ca_file = p->certs.ca;
     peers_expect(p, options, expected ? -EPROTO : 0, expected);
 }
 
-TEST_WORLDS(a_client_with_a_certificate, options)
+TEST_PEERS(a_client_with_a_certificate, options, kind)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake_and_leave);
-    p.client.options.cert_file = p.certs.client;
+    peers_init(&p, kind, read_a_byte, shake_and_leave);
+    p.client.options.cert_file = certs.client;
     verify_client(options, &p, 0);
 }
 
-TEST_WORLDS(a_client_without_one, options)
+TEST_PEERS(a_client_without_one, options, kind)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake);
+    peers_init(&p, kind, read_a_byte, shake);
     verify_client(options, &p, -EKEYREJECTED);
     expect_text(p.server.error, "peer did not return a certificate");
 }
 
-TEST_WORLDS(a_client_that_is_not_trusted, options)
+TEST_IO(a_client_that_is_not_trusted, options)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake);
-    p.client.options.cert_file = p.certs.stranger;
+    peers_init(&p, NETS_TCP, read_a_byte, shake);
+    p.client.options.cert_file = certs.stranger;
     verify_client(options, &p, -EKEYREJECTED);
 }
 
@@ -182,20 +181,20 @@ static int compare_server(struct peer *peer)
     return hd_tls_shutdown(peer->tls);
 }
 
-TEST_WORLDS(what_both_agree_on, options)
+TEST_PEERS(what_both_agree_on, options, kind)
 {
     struct peers p;
-    peers_init(&p, compare_client, compare_server);
+    peers_init(&p, kind, compare_client, compare_server);
     p.client.options.alpn = "spdy/3,h3,h2,http/1.1";
     p.server.options.alpn = "http/1.1,h2"; /* The server's order counts. */
     p.client.options.version_min = HD_TLS_1_3;
     peers_expect(&p, options, 0, 0);
 }
 
-TEST_WORLDS(no_common_protocol, options)
+TEST_IO(no_common_protocol, options)
 {
     struct peers p;
-    peers_init(&p, read_a_byte, shake);
+    peers_init(&p, NETS_TCP, read_a_byte, shake);
     p.client.options.alpn = "h2";
     p.server.options.alpn = "http/1.1";
     peers_expect(&p, options, -EPROTO, -EPROTO);
@@ -210,10 +209,10 @@ static int expect_no_alpn(struct peer *peer)
     return read_a_byte(peer);
 }
 
-TEST_WORLDS(a_server_without_protocols, options)
+TEST_IO(a_server_without_protocols, options)
 {
     struct peers p;
-    peers_init(&p, expect_no_alpn, shake_and_leave);
+    peers_init(&p, NETS_TCP, expect_no_alpn, shake_and_leave);
     p.client.options.alpn = "h2";
     peers_expect(&p, options, 0, 0);
 }
@@ -230,10 +229,10 @@ static int talk_plainly(struct peer *peer)
     return 0;
 }
 
-TEST_WORLDS(a_client_that_speaks_http, options)
+TEST_PEERS(a_client_that_speaks_http, options, kind)
 {
     struct peers p;
-    peers_init(&p, talk_plainly, shake);
+    peers_init(&p, kind, talk_plainly, shake);
     peers_expect(&p, options, 0, -EPROTO);
     expect_text(p.server.error, "http request");
 }
@@ -254,10 +253,10 @@ static int fail_twice(struct peer *peer)
     return err;
 }
 
-TEST_WORLDS(a_client_that_leaves_at_once, options)
+TEST_PEERS(a_client_that_leaves_at_once, options, kind)
 {
     struct peers p;
-    peers_init(&p, leave_at_once, fail_twice);
+    peers_init(&p, kind, leave_at_once, fail_twice);
     peers_expect(&p, options, 0, -ECONNABORTED);
     expect_text(p.server.error, "without a goodbye");
 }
@@ -272,17 +271,17 @@ static int say_goodbye_at_once(struct peer *peer)
     return 0;
 }
 
-TEST_WORLDS(a_server_whose_hello_is_a_goodbye, options)
+TEST_PEERS(a_server_whose_hello_is_a_goodbye, options, kind)
 {
     struct peers p;
-    peers_init(&p, fail_twice, say_goodbye_at_once);
+    peers_init(&p, kind, fail_twice, say_goodbye_at_once);
     peers_expect(&p, options, -ECONNABORTED, 0);
     expect_text(p.client.error, "goodbye before");
 }
 
-TEST_WORLDS(a_failure_is_kept, options)
+TEST_IO(a_failure_is_kept, options)
 {
-    peers_meet(options, talk_plainly, fail_twice, 0, -EPROTO);
+    peers_meet(options, NETS_TCP, talk_plainly, fail_twice, 0, -EPROTO);
 }
 
 /* ---- configurations ---- */
@@ -301,9 +300,7 @@ TEST_WORLDS(a_failure_is_kept, options)
 
 TEST(options_that_make_no_sense)
 {
-    struct certs certs;
     char path[96];
-    certs_create(&certs);
     snprintf(path, sizeof(path), "%s/none.pem", certs.folder);
     EXPECT_REFUSED(-EINVAL, "size", o.size--);
     EXPECT_REFUSED(-EINVAL, "alpn", o.alpn = "");
@@ -318,7 +315,6 @@ TEST(options_that_make_no_sense)
     EXPECT_REFUSED(-EINVAL, "key values mismatch", o.cert_file = certs.server;
                    o.key_file = certs.key);
     EXPECT_REFUSED(-EINVAL, "key_file without cert_file", o.key_file = certs.key);
-    certs_destroy(&certs);
 }
 
 TEST(names_that_cannot_be)

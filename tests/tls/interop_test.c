@@ -11,7 +11,6 @@ enum { OUTPUT_BYTES = 16384 };
 /* ---- their client ---- */
 
 struct service {
-    struct certs certs;
     hd_tls_options options;
     hd_io listener;
     int port;
@@ -88,8 +87,7 @@ static void service_init(struct service *service)
 {
     need_openssl();
     *service = (struct service){.options = HD_TLS_OPTIONS_INIT};
-    certs_create(&service->certs);
-    service->options.cert_file = service->certs.server;
+    service->options.cert_file = certs.server;
     service->options.alpn = "h2,echo";
 }
 
@@ -105,11 +103,10 @@ static void serve_client(struct service *service, const char *lines, const char 
     snprintf(command, sizeof(command),
              "printf '%s' | timeout 30 openssl s_client -connect 127.0.0.1:%d -CAfile %s"
              " -servername localhost -verify_hostname localhost -verify_return_error %s 2>&1",
-             lines, service->port, service->certs.ca, more);
+             lines, service->port, certs.ca, more);
     run_command(command, output);
     EXPECT_EQ(rt_join(server), 0);
     hd_runtime_destroy(runtime);
-    certs_destroy(&service->certs);
 }
 
 TEST(their_client)
@@ -168,7 +165,6 @@ TEST(a_client_that_wants_new_keys)
 /* ---- their server ---- */
 
 struct call {
-    struct certs *certs;
     int port, result;
 };
 
@@ -179,7 +175,7 @@ static int call_server(void *arg)
     char place[64], memory[256];
     const char *line = NULL;
     hd_tls_options options = HD_TLS_OPTIONS_INIT;
-    options.ca_file = call->certs->ca;
+    options.ca_file = certs.ca;
     hd_tls_config *config = peers_config(&options);
     hd_io conn;
     hd_tls *tls;
@@ -223,14 +219,11 @@ static void call_their_server(struct call *call, const char *file, const char *m
 TEST(their_server)
 {
     need_openssl();
-    struct certs certs;
-    struct call call = {.certs = &certs};
-    certs_create(&certs);
+    struct call call;
     call_their_server(&call, certs.server, "-tls1_3");
     EXPECT_EQ(call.result, 0);
     call_their_server(&call, certs.server, "-tls1_2");
     EXPECT_EQ(call.result, 0);
     call_their_server(&call, certs.stranger, "");
     EXPECT_EQ(call.result, -EKEYREJECTED);
-    certs_destroy(&certs);
 }

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * peers: a client and a server on the two ends of a pair of sockets, each in a fiber of its own.
+ *
+ *   TEST_PEERS(name, options, kind) { ... }   runs as TEST_IO does, and with either kind of socket:
+ *                                             a driver has a way of its own for TCP, by which bytes
+ *                                             are received ahead, and sent later
  */
 #ifndef TEST_PEERS_H
 #define TEST_PEERS_H
 
 #include "certs.h"
+#include "nets.h"
 
 struct peers;
 
@@ -21,8 +26,8 @@ struct peer {
 };
 
 struct peers {
-    struct certs certs;
     struct peer client, server;
+    enum nets_kind kind;
     const char *name;     /* which server the client asks for */
     bool keep_open;       /* `run` closes the connections itself */
     void (*between)(hd_io ends[4]); /* the sockets are 0-1 and 2-3; NULL: they are one pair */
@@ -61,10 +66,10 @@ static inline int peers_server(void *arg) { return peers_run_one(arg, false); }
 static inline int peers_main(void *arg)
 {
     struct peers *p = arg;
-    hd_io ends[4];
-    EXPECT_EQ(hd_unix_pair(ends), 0);
+    hd_io ends[4] = {{0}};
+    nets_pair(p->kind, ends);
     if (p->between) {
-        EXPECT_EQ(hd_unix_pair(ends + 2), 0);
+        nets_pair(p->kind, ends + 2);
         p->between(ends);
     }
     p->client.conn = ends[0];
@@ -76,22 +81,22 @@ static inline int peers_main(void *arg)
     return 0;
 }
 
-/* Both do `run`; the server is that of the certificates, and the client trusts their CA. */
-static inline void peers_init(struct peers *p, int (*client)(struct peer *peer),
-                              int (*server)(struct peer *peer))
+/* Both do `run`; the server is that of the certificates, and both trust their CA: to read the
+ * system's roots takes longer than most tests. */
+static inline void peers_init(struct peers *p, enum nets_kind kind,
+                              int (*client)(struct peer *peer), int (*server)(struct peer *peer))
 {
-    *p = (struct peers){.name = "localhost"};
-    certs_create(&p->certs);
+    *p = (struct peers){.name = "localhost", .kind = kind};
     p->client = (struct peer){.options = HD_TLS_OPTIONS_INIT, .run = client, .peers = p};
     p->server = (struct peer){.options = HD_TLS_OPTIONS_INIT, .run = server, .peers = p};
-    p->client.options.ca_file = p->certs.ca;
-    p->server.options.cert_file = p->certs.server;
+    p->client.options.ca_file = certs.ca;
+    p->server.options.ca_file = certs.ca;
+    p->server.options.cert_file = certs.server;
 }
 
 static inline void peers_run(struct peers *p, const hd_options *options)
 {
     rt_run(peers_main, p, options);
-    certs_destroy(&p->certs);
 }
 
 /* The same, and what either side has to return. */
@@ -103,14 +108,20 @@ static inline void peers_expect(struct peers *p, const hd_options *options, int 
 }
 
 /* The same of a pair that is as it is made. */
-static inline void peers_meet(const hd_options *options, int (*client)(struct peer *peer),
-                              int (*server)(struct peer *peer), int client_result,
-                              int server_result)
+static inline void peers_meet(const hd_options *options, enum nets_kind kind,
+                              int (*client)(struct peer *peer), int (*server)(struct peer *peer),
+                              int client_result, int server_result)
 {
     struct peers p;
-    peers_init(&p, client, server);
+    peers_init(&p, kind, client, server);
     peers_expect(&p, options, client_result, server_result);
 }
+
+#define TEST_PEERS(name, options, kind)                                                  \
+    static void name##_by_kind(const hd_options *options, enum nets_kind kind);          \
+    TEST_IO(name, options) { name##_by_kind(options, NETS_UNIX); }                       \
+    TEST_IO(name##_by_tcp, options) { name##_by_kind(options, NETS_TCP); }               \
+    static void name##_by_kind(const hd_options *options, enum nets_kind kind)
 
 static inline void expect_text(const char *text, const char *part)
 {

@@ -57,9 +57,9 @@ static int receive(struct peer *peer)
     return (int)receive_bulk(peer->tls);
 }
 
-TEST_WORLDS(much_from_server_to_client, options)
+TEST_PEERS(much_from_server_to_client, options, kind)
 {
-    peers_meet(options, receive, send_and_leave, BULK, 0);
+    peers_meet(options, kind, receive, send_and_leave, BULK, 0);
 }
 
 /* ---- both directions at once, a fiber for each ---- */
@@ -77,9 +77,9 @@ static int both_ways(struct peer *peer)
     return (int)got;
 }
 
-TEST_WORLDS(both_directions_at_once, options)
+TEST_PEERS(both_directions_at_once, options, kind)
 {
-    peers_meet(options, both_ways, both_ways, BULK, BULK);
+    peers_meet(options, kind, both_ways, both_ways, BULK, BULK);
 }
 
 /* ---- byte by byte ---- */
@@ -115,10 +115,10 @@ static int send_little(struct peer *peer)
     return err ? err : hd_tls_shutdown(peer->tls);
 }
 
-TEST_WORLDS(byte_by_byte, options)
+TEST_PEERS(byte_by_byte, options, kind)
 {
     struct peers p;
-    peers_init(&p, receive, send_little);
+    peers_init(&p, kind, receive, send_little);
     p.between = relay_between;
     peers_expect(&p, options, 2000, 0);
 }
@@ -130,10 +130,10 @@ static int send_and_vanish(struct peer *peer)
     return send_bulk(peer->tls, 2000);
 }
 
-TEST_WORLDS(an_end_without_a_goodbye, options)
+TEST_PEERS(an_end_without_a_goodbye, options, kind)
 {
     struct peers p;
-    peers_init(&p, receive, send_and_vanish);
+    peers_init(&p, kind, receive, send_and_vanish);
     peers_expect(&p, options, -ECONNABORTED, 0);
     expect_text(p.client.error, "without a goodbye");
 }
@@ -146,9 +146,9 @@ static int send_half_a_record(struct peer *peer)
     return hd_write_all(peer->conn, half, sizeof(half), NULL);
 }
 
-TEST_WORLDS(an_end_in_the_middle_of_a_record, options)
+TEST_PEERS(an_end_in_the_middle_of_a_record, options, kind)
 {
-    peers_meet(options, receive, send_half_a_record, -ECONNABORTED, 0);
+    peers_meet(options, kind, receive, send_half_a_record, -ECONNABORTED, 0);
 }
 
 static int send_a_forgery(struct peer *peer)
@@ -160,10 +160,10 @@ static int send_a_forgery(struct peer *peer)
     return (int)hd_tls_read(peer->tls, &byte, 1);
 }
 
-TEST_WORLDS(a_forged_record, options)
+TEST_PEERS(a_forged_record, options, kind)
 {
     struct peers p;
-    peers_init(&p, receive, send_a_forgery);
+    peers_init(&p, kind, receive, send_a_forgery);
     peers_expect(&p, options, -EPROTO, -EPROTO); /* The client said so. */
     expect_text(p.client.error, "bad record mac");
 }
@@ -189,9 +189,9 @@ static int answer_after_the_end(struct peer *peer)
     return send_and_leave(peer);
 }
 
-TEST_WORLDS(each_direction_ends_by_itself, options)
+TEST_PEERS(each_direction_ends_by_itself, options, kind)
 {
-    peers_meet(options, ask_and_listen, answer_after_the_end, BULK, 0);
+    peers_meet(options, kind, ask_and_listen, answer_after_the_end, BULK, 0);
 }
 
 /* ---- calls that give up ---- */
@@ -239,9 +239,9 @@ static int receive_impatiently(struct peer *peer)
     }
 }
 
-TEST_WORLDS(deadlines_lose_nothing, options)
+TEST_PEERS(deadlines_lose_nothing, options, kind)
 {
-    peers_meet(options, receive_impatiently, send_impatiently, 60000, 0);
+    peers_meet(options, kind, receive_impatiently, send_impatiently, 60000, 0);
 }
 
 /* One task after another goes on with the same stream, each until it is cancelled. */
@@ -298,14 +298,14 @@ static int write_by_turns(struct peer *peer)
     return err ? err : hd_tls_shutdown(peer->tls);
 }
 
-TEST_WORLDS(cancelled_readers_lose_nothing, options)
+TEST_PEERS(cancelled_readers_lose_nothing, options, kind)
 {
-    peers_meet(options, read_by_turns, send_and_leave, 0, 0);
+    peers_meet(options, kind, read_by_turns, send_and_leave, 0, 0);
 }
 
-TEST_WORLDS(cancelled_writers_lose_nothing, options)
+TEST_PEERS(cancelled_writers_lose_nothing, options, kind)
 {
-    peers_meet(options, receive, write_by_turns, BULK, 0);
+    peers_meet(options, kind, receive, write_by_turns, BULK, 0);
 }
 
 /* ---- nobody reads what we write, while it comes to us: no waiting for each other ---- */
@@ -335,10 +335,10 @@ static int read_at_last(struct peer *peer)
     return 0;
 }
 
-TEST_WORLDS(reading_does_not_wait_for_a_full_stream, options)
+TEST_PEERS(reading_does_not_wait_for_a_full_stream, options, kind)
 {
     struct peers p;
-    peers_init(&p, write_until_full, read_at_last);
+    peers_init(&p, kind, write_until_full, read_at_last);
     peers_expect(&p, options, BULK, 0);
     EXPECT(p.moved > 0);
 }
@@ -373,10 +373,10 @@ static int close_after_them(struct peer *peer)
     return hd_close(peer->conn);
 }
 
-TEST_WORLDS(closing_wakes_who_waits, options)
+TEST_PEERS(closing_wakes_who_waits, options, kind)
 {
     struct peers p;
-    peers_init(&p, wait_for_the_close, close_after_them);
+    peers_init(&p, kind, wait_for_the_close, close_after_them);
     p.keep_open = true;
     peers_expect(&p, options, 0, 0);
 }
@@ -420,7 +420,7 @@ static int answer_lines(struct peer *peer)
     return hd_tls_shutdown(peer->tls);
 }
 
-TEST_WORLDS(lines, options)
+TEST_PEERS(lines, options, kind)
 {
-    peers_meet(options, ask_by_lines, answer_lines, -EPIPE, 0);
+    peers_meet(options, kind, ask_by_lines, answer_lines, -EPIPE, 0);
 }
