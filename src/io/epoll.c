@@ -154,8 +154,9 @@ static struct hdi_lane *epoll_create_lane(int event, int *err)
 
 static int epoll_watch(struct hdi_lane *lane, struct hdi_source *source)
 {
-    return hdi_epoll_add(hdi_epoll_of(lane), source->fd, HDI_EPOLL_IN | EPOLLOUT | EPOLLET,
-                         hdi_source_handle(source));
+    const int err = hdi_epoll_add(hdi_epoll_of(lane), source->fd,
+                                  HDI_EPOLL_IN | EPOLLOUT | EPOLLET, hdi_source_handle(source));
+    return err == -EPERM ? -EOPNOTSUPP : err;
 }
 
 static void epoll_unwatch(struct hdi_lane *lane, struct hdi_source *source)

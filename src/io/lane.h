@@ -51,7 +51,8 @@ struct hdi_lane_kind {
     /* The lane has its event. Returns NULL if the kernel has no such thing, or not for us. */
     struct hdi_lane *(*create)(int event, int *err);
     void (*destroy)(struct hdi_lane *lane);
-    /* Both sides at once, for good; or, each time somebody waits and `armed` is false, one side. */
+    /* Both sides at once, for good; or, each time somebody waits and `armed` is false, one side.
+     * -EOPNOTSUPP: it is one of those that never wait. */
     int (*watch)(struct hdi_lane *lane, struct hdi_source *source);
     int (*arm)(struct hdi_lane *lane, struct hdi_source *source, struct hdi_side *side);
     void (*unwatch)(struct hdi_lane *lane, struct hdi_source *source);

@@ -350,8 +350,8 @@ static bool is_ready(hd_case *c, struct hdi_source *source, struct hdi_side *sid
         return true;
     }
     if (bit == HDI_READY_IN) source->lends = false;
-    const int err = source->kind == HDI_SOURCE_FILE ? -EPERM : hdi_side_watch(source, side);
-    if (err == -EPERM) { /* Nobody ever waits for it: as poll() has it. */
+    const int err = source->kind == HDI_SOURCE_FILE ? -EOPNOTSUPP : hdi_side_watch(source, side);
+    if (err == -EOPNOTSUPP) { /* Nobody ever waits for it: as poll() has it. */
         c->result = 0;
         return true;
     }
