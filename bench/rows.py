@@ -211,10 +211,10 @@ def turn_rows(name, args, serial_max=None, slow=False):
             for what, metric, against, against_metric, target in rows]
 
 
-def server_rows(section, name, args, peers, metric="ns", turns=False):
+def server_rows(section, name, args, peers, metric="ns", turns=False, group=None):
     """Our servers by io_uring and by epoll, each against the servers of `peers`: (server, name in
     the table): target. The targets are for the driver that a runtime takes by itself. One process
-    drives all of them by turns, or a process each."""
+    drives all of them by turns, or a process each. Rows of the same samples share a group."""
     ours = [f"heddle_{driver}" for driver in IO_DRIVERS]
     all_servers = ",".join(ours + [server for server, _ in peers])
 
@@ -227,7 +227,7 @@ def server_rows(section, name, args, peers, metric="ns", turns=False):
     return [
         Row(section, f"{name}, {driver}", sample(us), sample(server), shown, metric=key(us),
             against_metric=key(server), ratio_max=target if driver == IO_CHOSEN else None,
-            group=f"{section} {name}", slow=not turns)
+            group=group or f"{section} {name}", slow=not turns)
         for driver, us in zip(IO_DRIVERS, ours)
         for (server, shown), target in peers.items()
     ]
@@ -244,6 +244,19 @@ def echo_rows(conns, size, bytes_each, targets):
                         LIBUV: limit["libuv"], TOKIO: limit["tokio"], GO: limit["go"],
                         ("heddle_copy", "copying"): None},
                        turns=True)
+
+
+def connect_rows():
+    """Connections that come and go: what each costs the server, and how long it takes, which is the
+    inverse of the rate; of the same turns."""
+    peers = {RAW: None, LIBUV: None, TOKIO: None, GO: None}
+    return [
+        row
+        for section, metric in (("io: connections, server CPU", "ns"),
+                                ("io: connections, time for each", "ns_each"))
+        for row in server_rows(section, "connect and close", "connect conns=64", peers, metric,
+                               turns=True, group="io: connections")
+    ]
 
 
 def idle_rows():
@@ -450,8 +463,7 @@ ROWS = [
                  {LIBUV: 1.0, TOKIO: None, GO: None, RAW: None}, metric="ns_p99", turns=True),
     *server_rows("io: HTTP, server CPU", "hello, 64 connections", "http conns=64",
                  {("nginx", "nginx"): 1.0, GO: 0.666, ("tokio", "hyper"): None}, turns=True),
-    *server_rows("io: connections, server CPU", "connect and close", "connect conns=64",
-                 {RAW: None, LIBUV: None, TOKIO: None, GO: None}, turns=True),
+    *connect_rows(),
     *idle_rows(),
     *file_rows(),
 

@@ -72,7 +72,7 @@ static void report(const char *key, double value)
 
 /* ---- by turns ---- */
 
-static const char *const figures[] = {"ns", "ns_p50", "ns_p99", "per_s", "cpus"};
+static const char *const figures[] = {"ns", "ns_p50", "ns_p99", "ns_each", "per_s", "cpus"};
 #define FIGURES (sizeof figures / sizeof *figures)
 
 struct side {
@@ -104,16 +104,17 @@ static void in_window(struct side *side, double found[FIGURES], client_window *w
 {
     const struct outcome o = window(side->fleet, (int64_t)params.ms * 1000000 / 2);
     if (o.done == 0 || o.count == 0) {
-        found[0] = found[1] = found[2] = INFINITY;
-        found[3] = found[4] = 0;
+        found[0] = found[1] = found[2] = found[3] = INFINITY;
+        found[4] = found[5] = 0;
         return;
     }
     qsort(o.latencies, o.count, sizeof *o.latencies, compare_ns);
     found[0] = (double)o.cpu_ns / (double)o.done;
     found[1] = (double)o.latencies[o.count / 2];
     found[2] = (double)o.latencies[o.count * 99 / 100];
-    found[3] = (double)o.done * 1e9 / (double)o.wall_ns;
-    found[4] = (double)o.cpu_ns / (double)o.wall_ns;
+    found[3] = (double)o.wall_ns / (double)o.done;
+    found[4] = (double)o.done * 1e9 / (double)o.wall_ns;
+    found[5] = (double)o.cpu_ns / (double)o.wall_ns;
 }
 
 static void take_turn(struct side *side, turn_fn *measure)
@@ -222,7 +223,8 @@ static void http_turn(struct side *side, double found[FIGURES])
     while (total > output && total[-1] != ' ' && total[-1] != '\n') total--;
     for (unsigned i = 0; i < FIGURES; i++) found[i] = NAN;
     found[0] = used / strtod(total, NULL);
-    found[3] = strtod(rate + strlen("Requests/sec:"), NULL);
+    found[4] = strtod(rate + strlen("Requests/sec:"), NULL);
+    found[3] = 1e9 / found[4];
 }
 
 static void row_http(void)
