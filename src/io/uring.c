@@ -367,7 +367,8 @@ static void take_received(struct hdi_uring *lane, struct hdi_source *source,
     if (cqe->res < 0 && !only_stopped(cqe->res)) source->failed = cqe->res;
     /* Without a free buffer the kernel fails at once, though nothing has come: asked again, it
      * would do so for ever. */
-    if (cqe->res == HDI_URING_BUFFER_BYTES || cqe->res == -ENOBUFS) source->bulky = true;
+    const bool much = cqe->res == HDI_URING_BUFFER_BYTES || cqe->res == -ENOBUFS;
+    if (much || lane->crowded) source->bulky = true;
     const bool enough = source->bulky || source->held >= HELD_MAX;
     if (more && enough && !source->stopping) stop(lane, source, cqe->user_data);
 }
@@ -476,6 +477,7 @@ static void drain(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
     enum { BATCH = 64 };
     struct io_uring_cqe batch[BATCH];
     unsigned count;
+    lane->crowded = io_uring_cq_ready(&lane->ring) > HDI_URING_CROWD; /* Others only add. */
     do {
         struct io_uring_cqe *found[BATCH];
         hdi_lock_take(&lane->lock);

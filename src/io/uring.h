@@ -10,8 +10,10 @@
  *                linked to the source until it was read. One that leaves HELD_MAX buffers unread is
  *                told to stop, and is read by system calls until it has to wait again: no peer can
  *                take more of the lane's memory than that.
- *   bulky one    one that has filled a buffer, or found none: in an epoll from then on, and read
- *                by system calls, without the copy; for leases, by one for many (uring_take.c).
+ *   bulky one    one that has filled a buffer, or found none, or came in a crowd: in an epoll from
+ *                then on, and read by system calls, without the copy; for leases, by one for many
+ *                (uring_take.c). The kernel receives all that a crowd has sent before the first of
+ *                it is answered, when the last has pushed it out of the caches.
  *                A poll by the ring costs more there: what it has to tell is dealt with at the end
  *                of every system call, one by one.
  *   listener     multishot accept, which stops at ACCEPTED_MAX that nobody took
@@ -56,6 +58,7 @@ enum {
     HDI_URING_BUFFERS = 1024,
     HDI_URING_FILES = 4096, /* that it knows at most */
     HDI_URING_TAKES = 16, /* as many large messages as a near cache has room for */
+    HDI_URING_CROWD = 384, /* completions at once; below, receiving ahead costs less */
 };
 
 /* A receive for somebody who waits (io/uring_take.c). */
@@ -67,6 +70,7 @@ struct hdi_take {
 struct hdi_uring {
     struct hdi_lane lane; /* first */
     struct hdi_lock telling; /* URING-4 */
+    bool crowded;            /* telling: what is being told are more than HDI_URING_CROWD */
     struct hdi_lock lock;
     struct io_uring ring;
     struct io_uring_buf_ring *free; /* lock */

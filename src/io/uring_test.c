@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A crowd, from inside: connections on which something comes at once, on more of them than the ring
+ * receives well ahead for, leave it for the epoll; and lose nothing on the way.
+ */
+#include "io/uring.h"
+#include "leases.h"
+
+TEST_MAIN
+
+#if HDI_URING && !HDI_MODEL
+
+enum { CROWD = HDI_URING_CROWD + 16, FEW = 64, ROUNDS = 4, BYTES = 20 };
+
+struct crowd {
+    unsigned count;
+    bool leases;
+    hd_io ends[CROWD][2];
+    unsigned read; /* messages; by one worker */
+};
+
+struct member {
+    struct crowd *crowd;
+    hd_io io;
+};
+
+static int read_rounds(void *arg)
+{
+    const struct member *member = arg;
+    for (size_t round = 0; round < ROUNDS; round++) {
+        struct leases_part part = {.io = member->io, .bytes = BYTES, .at = round * BYTES};
+        EXPECT_EQ(member->crowd->leases ? leases_take(&part) : leases_copy(&part), 0);
+        member->crowd->read++;
+    }
+    return 0;
+}
+
+/* The worker is in this fiber until all of them have come. */
+static void send_round(struct crowd *crowd, size_t round)
+{
+    char *bytes = leases_make(BYTES, round * BYTES);
+    for (unsigned i = 0; i < crowd->count; i++) {
+        EXPECT_EQ(send(hd_io_fd(crowd->ends[i][1]), bytes, BYTES, 0), BYTES);
+    }
+    free(bytes);
+    while (crowd->read < (round + 1) * crowd->count) hd_yield();
+    hd_yield(); /* Who has read waits again. */
+}
+
+static void expect_left(struct crowd *crowd, bool bulky, bool collected)
+{
+    for (unsigned i = 0; i < crowd->count; i++) {
+        struct hdi_source *source = hdi_source_of(crowd->ends[i][0]);
+        hdi_lock_take(&source->in.waitable.lock);
+        EXPECT_EQ(source->bulky, bulky);
+        EXPECT_EQ(source->collected, collected);
+        hdi_lock_give(&source->in.waitable.lock);
+    }
+}
+
+static int come_at_once(void *arg)
+{
+    struct crowd *crowd = arg;
+    static struct member members[CROWD];
+    static hd_task *readers[CROWD];
+    const bool many = crowd->count == CROWD;
+    for (unsigned i = 0; i < crowd->count; i++) {
+        nets_pair(NETS_TCP, crowd->ends[i]);
+        members[i] = (struct member){crowd, crowd->ends[i][0]};
+        readers[i] = rt_spawn(NULL, read_rounds, &members[i]);
+    }
+    for (int i = 0; i < 3; i++) hd_yield(); /* All wait, and the kernel knows. */
+    expect_left(crowd, false, false);
+    for (size_t round = 0; round < ROUNDS; round++) send_round(crowd, round);
+    expect_left(crowd, many, many);
+    for (unsigned i = 0; i < crowd->count; i++) {
+        EXPECT_EQ(rt_join(readers[i]), 0);
+        nets_close(crowd->ends[i][0], crowd->ends[i][1]);
+    }
+    return 0;
+}
+
+static void run(unsigned count, bool leases, const hd_options *options)
+{
+    static struct crowd crowd;
+    const hd_options own = rt_one_lane(options);
+    if (options->io != HD_IO_URING) return;
+    crowd = (struct crowd){.count = count, .leases = leases};
+    rt_run(come_at_once, &crowd, &own);
+}
+
+TEST_DRIVERS(a_crowd_leaves_the_ring, options) { run(CROWD, true, options); }
+TEST_DRIVERS(a_crowd_that_copies_leaves_the_ring, options) { run(CROWD, false, options); }
+TEST_DRIVERS(few_stay, options) { run(FEW, true, options); }
+
+#else
+
+TEST(no_crowd_without_io_uring)
+{
+    test_skip("no io_uring in this build");
+}
+
+#endif
