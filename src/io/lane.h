@@ -90,8 +90,8 @@ struct hdi_lane {
     bool fails; /* what it asks of the kernel can be made to fail (os/sys.h) */
 };
 
-/* Whether it does what its worker's tasks could do by system calls: not where calls are to fail, and
- * its own do not. */
+/* Whether it does what its worker's tasks could do by system calls: not where calls are to fail,
+ * and its own do not. */
 static inline bool hdi_lane_may_act(const struct hdi_lane *lane)
 {
     return !hdi_sys_fault || lane->fails;

@@ -25,8 +25,8 @@
  *          others are taken to be sent.
  *   OUT-4  An error is kept, and told by the next write or shutdown. The bytes are lost, so the
  *          connection is shut down: who reads, here or there, waits no more. Unless the other side
- *          had ended it (-EPIPE), the next read that finds the end says -ECONNRESET: where the kernel
- *          knows of a reset it tells it once, and here that was to us.
+ *          had ended it (-EPIPE), the next read that finds the end says -ECONNRESET: where the
+ *          kernel knows of a reset it tells it once, and here that was to us.
  *   OUT-5  Where a write may well fail, or wait, it does so itself: nothing is left once a read has
  *          found the end or an error, after a shutdown, and after a write that found no room, until
  *          one did. Nor once others may have the descriptor (hd_io_fd()). Who uses it for a call of

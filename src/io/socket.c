@@ -150,7 +150,7 @@ static bool is_shortage(ssize_t err)
     return err == -EMFILE || err == -ENFILE || err == -ENOBUFS || err == -ENOMEM;
 }
 
-/* Until the next try after a shortage, ever later, by the deadline; or until the handle is closed. */
+/* Until the next try after a shortage, ever later, by the deadline; or until it is closed. */
 static int back_off(hd_io io, int64_t *pause_ns, int64_t deadline)
 {
     const int64_t now_ns = hdi_sched_now();

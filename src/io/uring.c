@@ -105,22 +105,6 @@ static void told(struct hdi_uring *lane)
     if (lane->lane.worker != hdi_worker_self()) hdi_parker_unpark(&lane->lane.worker->parker);
 }
 
-#define FEAT_NOP_RESULT (1U << 14) /* Linux 6.10, which has that, too, and no flag for it */
-#define NOP_RESULT      1U         /* a flag of IORING_OP_NOP, which liburing does not know yet */
-
-void hdi_uring_may_fail(struct hdi_uring *lane, struct io_uring_sqe *sqe, const char *name)
-{
-    if (__builtin_expect(!hdi_sys_fault, 1) || !lane->lane.fails) return;
-    const int err = hdi_sys_fault(lane->lane.worker->exec.runtime, name);
-    if (!err) return;
-    const struct io_uring_sqe asked = *sqe;
-    io_uring_prep_nop(sqe);
-    sqe->len = (unsigned)err;
-    sqe->rw_flags = NOP_RESULT;
-    sqe->flags = asked.flags & IOSQE_IO_LINK;
-    sqe->user_data = asked.user_data;
-}
-
 /* ---- asking ---- */
 
 static bool collects(struct hdi_uring *lane)
@@ -665,7 +649,7 @@ static struct hdi_lane *uring_create(int event, int *err)
         uring_destroy(&lane->lane);
         return NULL;
     }
-    lane->lane.fails = lane->ring.features & FEAT_NOP_RESULT;
+    hdi_uring_fault_init(lane);
     hdi_uring_files_init(lane);
     set_up_places(lane);
     arm_event(lane);

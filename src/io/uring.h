@@ -91,8 +91,19 @@ struct hdi_uring {
 /* A place for a submission (uring.c). Context: lock, which may be given back for a moment. */
 struct io_uring_sqe *hdi_uring_place(struct hdi_uring *lane);
 
-/* It is all prepared: if it is to fail (os/sys.h), nothing is done but to say so (uring.c). */
-void hdi_uring_may_fail(struct hdi_uring *lane, struct io_uring_sqe *sqe, const char *name);
+/* ---- faults of tests (uring_fault.c) ---- */
+
+/* Context: none yet knows the lane. */
+void hdi_uring_fault_init(struct hdi_uring *lane);
+
+/* A submission is all prepared: if it is to fail, nothing is done but to say so. Context: lock. */
+void hdi_uring_fault(struct hdi_uring *lane, struct io_uring_sqe *sqe, const char *name);
+
+static inline void hdi_uring_may_fail(struct hdi_uring *lane, struct io_uring_sqe *sqe,
+                                      const char *name)
+{
+    if (__builtin_expect(hdi_sys_fault != NULL, 0)) hdi_uring_fault(lane, sqe, name);
+}
 
 /* ---- files that the ring knows (uring_files.c) ---- */
 

@@ -103,8 +103,8 @@ int hdi_live_watch(struct hd_runtime *runtime, int fd, struct hdi_source *source
 void hdi_live_unwatch(struct hd_runtime *runtime, int fd, struct hdi_source *source);
 
 /* For tests: called before each system call, with its name as in the table, and for each submission
- * to io_uring, with a name of its own (io/uring.c). Returns 0, or what the call is to fail with, as
- * -errno, without having been made. NULL: nobody asks. Set while nothing runs. */
+ * to io_uring, with a name of its own (io/uring_fault.c). Returns 0, or what the call is to fail
+ * with, as -errno, without having been made. NULL: nobody asks. Set while nothing runs. */
 extern int (*hdi_sys_fault)(struct hd_runtime *runtime, const char *name);
 
 #define hdi_sys(runtime, name, ...)                                                      \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Urgent data of TCP: a read stops where it stands, with more behind it that is told of no more. The
- * urgent byte itself is not part of what is read.
+ * Urgent data of TCP: a read stops where it stands, with more behind it that is told of no more.
+ * The urgent byte itself is not part of what is read.
  */
 #include "leases.h"
 
