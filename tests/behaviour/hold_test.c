@@ -53,11 +53,14 @@ TEST_WORLDS(between_waits_anything_may_be_held, options)
 
 /* ---- what is not ---- */
 
+/* Long enough not to be over before it begins; the process is, by then. */
+enum { LONG_MS = 10000 };
+
 static int sleep_wrapped(void *arg)
 {
     (void)arg;
     EXPECT_EQ(HD_PTHREAD_LOCK(&mutex), 0);
-    (void)hd_sleep_ms(1);
+    (void)hd_sleep_ms(LONG_MS);
     return HD_PTHREAD_UNLOCK(&mutex);
 }
 
@@ -65,7 +68,16 @@ static int sleep_holding(void *arg)
 {
     (void)arg;
     lock();
-    (void)hd_sleep_ms(1);
+    (void)hd_sleep_ms(LONG_MS);
+    unlock();
+    return 0;
+}
+
+static int yield_holding_one(void *arg)
+{
+    (void)arg;
+    lock();
+    hd_yield();
     unlock();
     return 0;
 }
@@ -154,7 +166,7 @@ TEST_WORLDS(it_can_be_reported_instead, options)
 {
     hd_hold_report(report);
     const hd_options own = rt_workers(options, 1);
-    rt_run(spawn_it, (void *)sleep_holding, &own);
+    rt_run(spawn_it, (void *)yield_holding_one, &own);
     EXPECT(reports > 0);
     hd_hold_report(NULL);
 }
