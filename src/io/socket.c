@@ -185,6 +185,19 @@ int hd_accept(hd_io listener, hd_io *conn, hd_addr *from)
     return hd_accept_until(listener, conn, from, HD_FOREVER);
 }
 
+void hdi_socket_end(const struct hdi_source *source)
+{
+    const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    struct linger linger = {0};
+    socklen_t bytes = sizeof(linger);
+    (void)hdi_sys(source->runtime, getsockopt, source->fd, SOL_SOCKET, SO_LINGER, &linger, &bytes);
+    if (linger.l_onoff && linger.l_linger == 0) {
+        (void)hdi_sys(source->runtime, connect, source->fd, &nobody, sizeof(nobody));
+    } else {
+        (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_RDWR);
+    }
+}
+
 /* ---- connecting ---- */
 
 /* The answer to a connect that was under way. */

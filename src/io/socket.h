@@ -26,4 +26,8 @@ int hdi_socket_listen(struct hd_runtime *runtime, hd_io *listener, const hd_addr
 int hdi_socket_dial(hd_io *conn, const hd_addr *addr, const hd_addr *from, bool delayed,
                     int64_t deadline);
 
+/* The other side learns of the end as if it were closed: by a reset, where that was asked for. The
+ * descriptor stays open. Context: nobody else uses it. */
+void hdi_socket_end(const struct hdi_source *source);
+
 #endif

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "io/accepted.h"
+#include "io/socket.h"
 #include "os/clock.h"
 #include "os/memory.h"
 
@@ -226,7 +227,7 @@ static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
      * others have the descriptor too, there is no end: the worker just comes soon. */
     if (own || !source->fast || (!in && !source->out.armed)) return;
     if (hdi_load_relaxed(&source->shared)) told(lane); /* Who has it open gave it away before. */
-    else (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_RDWR);
+    else hdi_socket_end(source);
 }
 
 static void uring_fly(struct hdi_lane *base, struct hdi_flight *flight)

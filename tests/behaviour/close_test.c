@@ -267,6 +267,28 @@ static int from_thread(void *arg)
     return 0;
 }
 
+/* A reset that was asked for is one, whoever closes: not an end like any other. */
+static int reset_from_thread(void *arg)
+{
+    const struct linger at_once = {1, 0};
+    hd_io ends[2];
+    pthread_t thread;
+    struct nets_call reader;
+    (void)arg;
+    for (int i = 0; i < 20; i++) {
+        nets_watched_pair(ends);
+        nets_begin(&reader, ends[0], nets_do_read);
+        EXPECT_EQ(hd_set_option(ends[1], SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+        EXPECT_EQ(pthread_create(&thread, NULL, close_from_thread, &ends[1]), 0);
+        EXPECT_EQ(nets_end(&reader), -ECONNRESET);
+        EXPECT_EQ(pthread_join(thread, NULL), 0);
+        EXPECT_EQ(hd_close(ends[0]), 0);
+    }
+    return 0;
+}
+
+TEST_DRIVERS(a_thread_may_reset, options) { rt_run(reset_from_thread, NULL, options); }
+
 TEST_DRIVERS(a_thread_may_close, options)
 {
     rt_run(from_thread, NULL, options);
