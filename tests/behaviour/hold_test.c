@@ -162,11 +162,44 @@ static void report(const hd_hold *hold)
     EXPECT(hold->locked == locked_at);
 }
 
+static hd_sem told;
+
+static int wait_until_told(void *arg)
+{
+    (void)arg;
+    lock();
+    EXPECT_EQ(hd_sem_acquire(&told, 1), 0);
+    unlock();
+    return 0;
+}
+
+/* Ends the wait, but not before it has been reported. */
+static int tell_when_reported(void *arg)
+{
+    (void)arg;
+    while (reports == 0) hd_yield();
+    hd_sem_release(&told, 1);
+    return 0;
+}
+
+static int spawn_both(void *arg)
+{
+    (void)arg;
+    hd_task *teller = rt_spawn(NULL, tell_when_reported, NULL);
+    EXPECT_EQ(spawn_named(wait_until_told), 0);
+    return rt_join(teller);
+}
+
 TEST_WORLDS(it_can_be_reported_instead, options)
 {
     hd_hold_report(report);
     const hd_options own = rt_workers(options, 1);
     rt_run(spawn_it, (void *)yield_holding_one, &own);
     EXPECT(reports > 0);
+    reports = 0;
+    EXPECT_EQ(hd_sem_init(&told, 0), 0);
+    rt_run(spawn_both, NULL, &own);
+    EXPECT(reports > 0);
+    hd_sem_fini(&told);
     hd_hold_report(NULL);
 }
