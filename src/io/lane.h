@@ -45,6 +45,13 @@ struct hdi_flight {
     uint64_t offset;
 };
 
+/* What is to be sent, of a handle that may be closed by now. */
+struct hdi_send {
+    hd_io handle;
+    struct hdi_source *source;
+    struct iovec unsent;
+};
+
 /* What the two kinds have of their own. */
 struct hdi_lane_kind {
     const char *name;
@@ -63,12 +70,12 @@ struct hdi_lane_kind {
     /* The same by lending the first buffer (hdi_lane_lend), which comes back from any thread. */
     ssize_t (*lend)(struct hdi_lane *lane, struct hdi_source *source, struct hdi_loan *loan,
                     char **bytes);
-    void (*take_back)(struct hdi_lane *lane, const char *base);
+    void (*take_back)(struct hdi_lane *lane, const struct hdi_loan *loans, unsigned count);
     /* Have the kernel make a call. NULL: it cannot. */
     void (*fly)(struct hdi_lane *lane, struct hdi_flight *flight);
-    /* Prepare to send something, if there is room at once, or until then; for lanes with an outbox.
-     * Context: out.lock. */
-    void (*put_send)(struct hdi_lane *lane, struct hdi_source *source, struct iovec unsent);
+    /* For lanes with an outbox: prepare to send what flies (OUT-2), if there is room at once.
+     * Context: no lock. Or something, until then. Context: out.lock. */
+    void (*put_sends)(struct hdi_lane *lane, const struct hdi_send *sends, unsigned count);
     void (*put_linger)(struct hdi_lane *lane, struct hdi_source *source, struct iovec unsent);
     /* Do what was prepared, and tell all that came of it. Context: no lock. */
     void (*carry_out)(struct hdi_lane *lane, struct hdi_wakeups *wakeups);

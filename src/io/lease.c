@@ -22,8 +22,8 @@ static void begin(hd_lease *lease, struct hdi_loan loan, char *bytes, ssize_t co
 
 void hd_lease_end(hd_lease *lease)
 {
-    const struct hdi_loan loan = loan_of(lease);
-    if (loan.base) hdi_loan_end(loan);
+    struct hdi_loan loan = loan_of(lease);
+    if (loan.base) hdi_loans_end(&loan, 1);
     *lease = (hd_lease){0};
 }
 

@@ -20,7 +20,7 @@
 
 enum {
     HDI_BLOCK_BYTES = (32 << 10) - HDI_CACHE_LINE, /* with its head: a whole number of pages */
-    HDI_SPARES_MAX = 64,                           /* that a lane keeps */
+    HDI_SPARES_MAX = 32,                           /* that a lane keeps, in either list */
     HDI_URING_BUFFER_BYTES = 2048,                 /* of a ring's */
 };
 
@@ -30,7 +30,11 @@ struct hdi_block {
     alignas(HDI_CACHE_LINE) char bytes[HDI_BLOCK_BYTES];
 };
 
+/* Blocks that a lane keeps. Its worker, who takes and gives most of them, has a list of its own,
+ * and no lock on the way. */
 struct hdi_spares {
+    unsigned own_count; /* the worker's, as the next */
+    struct hdi_block *own_first;
     struct hdi_lock lock; /* held for these, inside any other */
     unsigned count;
     struct hdi_block *first;
@@ -55,7 +59,8 @@ static inline struct hdi_loan hdi_block_loan(struct hdi_block *block)
     return (struct hdi_loan){block->bytes, NULL};
 }
 
-/* Context: any lock but a lane's. */
-void hdi_loan_end(struct hdi_loan loan);
+/* Blocks, and buffers of one ring; they are put into another order. Context: any lock but a
+ * lane's. */
+void hdi_loans_end(struct hdi_loan *loans, unsigned count);
 
 #endif

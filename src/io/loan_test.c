@@ -25,11 +25,7 @@ static struct hdi_uring *ring_of(hd_io io)
 
 static unsigned lent_of(hd_io io)
 {
-    struct hdi_uring *ring = ring_of(io);
-    hdi_lock_take(&ring->lock);
-    const unsigned lent = ring->lent;
-    hdi_lock_give(&ring->lock);
-    return lent;
+    return hdi_uring_lent(ring_of(io));
 }
 
 static bool is_bulky(hd_io io)

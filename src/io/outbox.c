@@ -66,14 +66,15 @@ static struct iovec unsent_of(const struct hdi_source *source)
                           (size_t)(source->unsent_end - source->unsent_start)};
 }
 
-/* Queue the handle, if it is not. Returns false if there is no room. Context: outbox->lock. */
+/* Queue the handle, if it is not. Returns false if there is no room. Context: the worker. */
 static bool queue(struct hdi_outbox *outbox, struct hdi_source *source)
 {
-    const unsigned count = hdi_load_relaxed(&outbox->count);
     if (source->queued) return true;
-    if (count == HDI_OUTBOX_BUFFERS) return false;
-    outbox->queued[count] = hdi_source_handle(source);
-    hdi_store_relaxed(&outbox->count, count + 1);
+    const unsigned end = hdi_load_relaxed(&outbox->end); /* Its own. */
+    const unsigned start = hdi_load_acquire(&outbox->start); /* S <- S */
+    if (end - start == HDI_OUTBOX_BUFFERS) return false;
+    outbox->queued[end % HDI_OUTBOX_BUFFERS] = hdi_source_handle(source);
+    hdi_store_release(&outbox->end, end + 1); /* E -> E */
     source->queued = true;
     return true;
 }
@@ -91,24 +92,41 @@ static bool take_buffer(struct hdi_outbox *outbox, struct hdi_source *source)
 /* The same with a buffer that was lent. */
 static bool take_loan(struct hdi_outbox *outbox, struct hdi_source *source, struct hdi_loan loan)
 {
-    hdi_lock_take(&outbox->lock);
-    const bool room = outbox->loans < HDI_OUTBOX_BUFFERS && queue(outbox, source);
-    if (room) outbox->loans++;
-    hdi_lock_give(&outbox->lock);
-    if (room) source->unsent_loan = loan;
-    return room;
+    const unsigned loans = hdi_load_relaxed(&outbox->loans); /* Its own. */
+    const unsigned ended = hdi_load_relaxed(&outbox->loans_ended); /* Some more may have. */
+    if (loans - ended == HDI_OUTBOX_BUFFERS || !queue(outbox, source)) return false;
+    hdi_store_relaxed(&outbox->loans, loans + 1);
+    source->unsent_loan = loan;
+    return true;
 }
 
-static void give_buffer(struct hdi_source *source)
+/* So many loans ended. Context: outbox->lock. */
+static void count_ended(struct hdi_outbox *outbox, unsigned count)
 {
-    struct hdi_outbox *outbox = outbox_of(source);
+    hdi_store_relaxed(&outbox->loans_ended, hdi_load_relaxed(&outbox->loans_ended) + count);
+}
+
+/* Give the buffer back. Returns the loan that it was, which is the caller's to end. */
+static struct hdi_loan give_buffer(struct hdi_source *source)
+{
     const struct hdi_loan loan = source->unsent_loan;
     source->unsent_loan = (struct hdi_loan){0};
+    if (loan.base) return loan;
+    struct hdi_outbox *outbox = outbox_of(source);
     hdi_lock_take(&outbox->lock);
-    if (loan.base) outbox->loans--;
-    else outbox->free[outbox->free_count++] = source->unsent;
+    outbox->free[outbox->free_count++] = source->unsent;
     hdi_lock_give(&outbox->lock);
-    if (loan.base) hdi_loan_end(loan);
+    return loan;
+}
+
+/* These are not sent from any more: they were given back by sources of the lane. */
+static void end_loans(struct hdi_lane *lane, struct hdi_loan *loans, unsigned count)
+{
+    if (count == 0) return;
+    hdi_lock_take(&lane->outbox->lock);
+    count_ended(lane->outbox, count);
+    hdi_lock_give(&lane->outbox->lock);
+    hdi_loans_end(loans, count);
 }
 
 /* Bytes of which the writer was told that they are sent are lost, whatever the reason (OUT-4). */
@@ -119,14 +137,21 @@ static void fail(struct hdi_source *source, int err)
     (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_RDWR);
 }
 
-/* Nothing is left, of which `err` says the end. */
-static void settle(struct hdi_source *source, int err)
+/* Nothing is left, of which `err` says the end. Returns as give_buffer(). */
+static struct hdi_loan end_sending(struct hdi_source *source, int err)
 {
-    give_buffer(source);
+    const struct hdi_loan loan = give_buffer(source);
     source->sending = HDI_UNSENT_NONE;
     if (err) fail(source, err);
     else if (source->shut_after) (void)hdi_sys(source->runtime, shutdown, source->fd, SHUT_WR);
     source->shut_after = false;
+    return loan;
+}
+
+static void settle(struct hdi_source *source, int err)
+{
+    struct hdi_loan loan = end_sending(source, err);
+    if (loan.base) end_loans(hdi_load_acquire(&source->lane), &loan, 1); /* V: it is watched. */
 }
 
 /* Send by system calls. Returns: 0: there is nothing left, be it for an error; -EAGAIN. */
@@ -254,16 +279,22 @@ int hdi_lane_shut(struct hdi_source *source, int how)
 
 /* ---- sending ---- */
 
+/* A guess, but for the worker's own. */
+static unsigned queued_count(struct hdi_outbox *outbox)
+{
+    return hdi_load_relaxed(&outbox->end) - hdi_load_relaxed(&outbox->start);
+}
+
 /* Take some handles out of the queue. Returns how many. */
 static unsigned take_queued(struct hdi_outbox *outbox, hd_io *batch)
 {
-    if (hdi_load_relaxed(&outbox->count) == 0) return 0; /* A worker sees its own. */
+    if (queued_count(outbox) == 0) return 0; /* A worker sees its own. */
     hdi_lock_take(&outbox->lock);
-    const unsigned count = hdi_load_relaxed(&outbox->count);
+    const unsigned start = hdi_load_relaxed(&outbox->start); /* Under the lock. */
+    const unsigned count = hdi_load_acquire(&outbox->end) - start; /* E <- E */
     const unsigned n = count < BATCH ? count : BATCH;
-    memcpy(batch, outbox->queued, n * sizeof(*batch));
-    memmove(outbox->queued, outbox->queued + n, (count - n) * sizeof(*batch));
-    hdi_store_relaxed(&outbox->count, count - n);
+    for (unsigned i = 0; i < n; i++) batch[i] = outbox->queued[(start + i) % HDI_OUTBOX_BUFFERS];
+    hdi_store_release(&outbox->start, start + n); /* S -> S */
     hdi_store_relaxed(&outbox->rounds, hdi_load_relaxed(&outbox->rounds) + 1);
     hdi_lock_give(&outbox->lock);
     return n;
@@ -291,7 +322,7 @@ static void unlock(struct hdi_source *source)
 /* Writers may go on. */
 static void tell(struct hdi_source *source, struct hdi_wakeups *wakeups)
 {
-    if (!hdi_list_empty(&source->out.waiters)) hdi_side_tell(&source->out, false, wakeups);
+    if (!hdi_list_empty(&source->out.waiters)) hdi_side_tell(source, &source->out, false, wakeups);
     source->out.ready = true;
 }
 
@@ -313,7 +344,7 @@ void hdi_outbox_send_overdue(struct hdi_lane *lane, struct hdi_wakeups *wakeups)
 {
     struct hdi_outbox *outbox = lane->outbox;
     const unsigned rounds = hdi_load_relaxed(&outbox->rounds); /* Guesses do, both of them. */
-    const bool same = rounds == outbox->rounds_seen && hdi_load_relaxed(&outbox->count) > 0;
+    const bool same = rounds == outbox->rounds_seen && queued_count(outbox) > 0;
     outbox->rounds_seen = rounds;
     if (same) hdi_outbox_stand_in(lane, wakeups);
 }
@@ -326,42 +357,57 @@ static bool is_flying(struct hdi_source *source, hd_io handle)
     return source->sending == HDI_UNSENT_FLYING && now.private_ - closed == handle.private_;
 }
 
-/* It was sent, unless the kernel said otherwise. */
-static void land(hd_io handle, struct hdi_wakeups *wakeups)
+/* It was sent, unless the kernel said otherwise. Returns as give_buffer(). */
+static struct hdi_loan land(const struct hdi_send *send, struct hdi_wakeups *wakeups)
 {
-    struct hdi_source *source = hdi_source_slot(handle);
+    struct hdi_source *source = send->source;
+    struct hdi_loan loan = {0};
     hdi_lock_take(&source->out.waitable.lock);
-    const bool sent = is_flying(source, handle), closing = source->closing;
-    if (sent) settle(source, 0);
+    const bool sent = is_flying(source, send->handle), closing = source->closing;
+    if (sent) loan = end_sending(source, 0);
     if (sent && !closing) tell(source, wakeups);
     unlock(source);
     if (sent && closing) hdi_source_finish(source);
+    return loan;
 }
 
 /* Returns whether it has taken off. */
-static bool take_off(struct hdi_lane *lane, hd_io handle)
+static bool take_off(hd_io handle, struct hdi_send *send)
 {
     struct hdi_source *source = lock_queued(handle);
     if (!source) return false;
     const bool flies = source->sending == HDI_UNSENT_QUEUED;
     if (flies) {
         source->sending = HDI_UNSENT_FLYING;
-        lane->kind->put_send(lane, source, unsent_of(source));
+        *send = (struct hdi_send){handle, source, unsent_of(source)};
     }
     unlock(source);
     return flies;
+}
+
+/* Send these. */
+static void send_batch(struct hdi_lane *lane, const hd_io *batch, unsigned n,
+                       struct hdi_wakeups *wakeups)
+{
+    struct hdi_send sends[BATCH];
+    struct hdi_loan loans[BATCH];
+    unsigned count = 0, loan_count = 0;
+    for (unsigned i = 0; i < n; i++) count += take_off(batch[i], &sends[count]);
+    if (count == 0) return;
+    lane->kind->put_sends(lane, sends, count);
+    lane->kind->carry_out(lane, wakeups); /* OUT-3 */
+    for (unsigned i = 0; i < count; i++) {
+        loans[loan_count] = land(&sends[i], wakeups);
+        loan_count += loans[loan_count].base != NULL;
+    }
+    end_loans(lane, loans, loan_count);
 }
 
 void hdi_outbox_send(struct hdi_lane *lane, struct hdi_wakeups *wakeups)
 {
     hd_io batch[BATCH];
     for (unsigned n; (n = take_queued(lane->outbox, batch)) > 0;) {
-        unsigned count = 0;
-        for (unsigned i = 0; i < n; i++) {
-            if (take_off(lane, batch[i])) batch[count++] = batch[i];
-        }
-        if (count > 0) lane->kind->carry_out(lane, wakeups); /* OUT-3 */
-        for (unsigned i = 0; i < count; i++) land(batch[i], wakeups);
+        send_batch(lane, batch, n, wakeups);
     }
 }
 

@@ -31,6 +31,9 @@
  *          found the end or an error, after a shutdown, and after a write that found no room, until
  *          one did. Nor once others may have the descriptor (hd_io_fd()). Who uses it for a call of
  *          another kind (hdi_source_hold()) has what is left sent before, as far as there is room.
+ *   OUT-6  Only the lane's worker queues handles, and takes loans, so it does so without the lock:
+ *          who takes handles out (lock) sees all up to an `end` that it has seen; the worker uses a
+ *          place again, or counts a loan as ended, when it has seen that.
  */
 #ifndef HDI_IO_OUTBOX_H
 #define HDI_IO_OUTBOX_H
@@ -44,15 +47,17 @@
 enum { HDI_OUTBOX_BUFFERS = 256, HDI_OUTBOX_BYTES = 4096 };
 
 struct hdi_outbox {
-    struct hdi_lock lock; /* held for all of these, inside any other */
+    struct hdi_lock lock; /* held for what is written here, inside any other; OUT-6 */
     int pid;              /* constant: a process that was forked has copies, of others' bytes */
     char *memory;
     unsigned free_count;
     uint16_t free[HDI_OUTBOX_BUFFERS];
-    unsigned loans;       /* instead of those, at most as many */
-    _Atomic(unsigned) count;          /* of the next; read without the lock as a guess */
-    hd_io queued[HDI_OUTBOX_BUFFERS]; /* some may be stale, or have nothing left */
-    _Atomic(unsigned) rounds;         /* how often some were taken out; as the count */
+    _Atomic(unsigned) loans;          /* instead of those, at most as many; ever; the worker's */
+    _Atomic(unsigned) loans_ended;    /* of them */
+    hd_io queued[HDI_OUTBOX_BUFFERS]; /* a ring; some may be stale, or have nothing left */
+    _Atomic(unsigned) end;            /* of that, counted on; the worker's */
+    _Atomic(unsigned) start;
+    _Atomic(unsigned) rounds;         /* how often some were taken out; read as a guess */
     unsigned rounds_seen;             /* the monitor's own */
     _Atomic(unsigned) lingering;
 };

@@ -127,6 +127,7 @@ int hdi_source_adopt(struct hd_runtime *runtime, int fd, enum hdi_source_kind ki
     hdi_store_relaxed(&source->reset, false);
     source->held = 0;
     source->taken = NULL;
+    source->reader = NULL;
     source->uses = 0;
     source->filed = source->known = false;
     source->sending = HDI_UNSENT_NONE;
@@ -232,9 +233,20 @@ int hdi_source_finish(struct hdi_source *source)
     return drop_user(source) || HDI_MUTANT(source_close_used) ? end_source(source) : 0;
 }
 
+/* How a `reader`'s wait may end, beside what ends any. */
+enum { READER_TOLD, READER_CLOSED };
+
 /* Context: the side's lock. */
-static void wake_all(struct hdi_side *side, int result, struct hdi_wakeups *wakeups)
+static void wake_all(struct hdi_source *source, struct hdi_side *side, int result,
+                     struct hdi_wakeups *wakeups)
 {
+    struct hd_task *reader = side == &source->in ? source->reader : NULL;
+    if (reader) {
+        hdi_source_fetch_reader(source);
+        source->reader = NULL;
+        (void)hdi_waiter_decide_task(reader, source->reader_phase,
+                                     result ? READER_CLOSED : READER_TOLD, wakeups);
+    }
     for (struct hdi_node *node; (node = hdi_node_pop(&side->waiters));) {
         hdi_node_case(node)->result = result;
         (void)hdi_node_complete(node, wakeups); /* Or it ended otherwise. */
@@ -253,8 +265,8 @@ int hd_close(hd_io io)
     }
     const uint32_t next = (uint32_t)(io.private_ >> 32) + 1;
     if (!HDI_MUTANT(source_stale_late)) hdi_store_relaxed(&source->generation, next); /* SRC-3 */
-    wake_all(&source->in, -ECANCELED, &wakeups);
-    wake_all(&source->out, -ECANCELED, &wakeups);
+    wake_all(source, &source->in, -ECANCELED, &wakeups);
+    wake_all(source, &source->out, -ECANCELED, &wakeups);
     const bool sent = hdi_lane_close(source);
     unlock_both(source);
     if (HDI_MUTANT(source_stale_late)) hdi_store_relaxed(&source->generation, next);
@@ -294,16 +306,17 @@ int hdi_side_watch(struct hdi_source *source, struct hdi_side *side)
     return err;
 }
 
-void hdi_side_wake(struct hdi_side *side, struct hdi_wakeups *wakeups)
+void hdi_side_wake(struct hdi_source *source, struct hdi_side *side, struct hdi_wakeups *wakeups)
 {
-    wake_all(side, 0, wakeups);
+    wake_all(source, side, 0, wakeups);
 }
 
-void hdi_side_tell(struct hdi_side *side, bool unsure, struct hdi_wakeups *wakeups)
+void hdi_side_tell(struct hdi_source *source, struct hdi_side *side, bool unsure,
+                   struct hdi_wakeups *wakeups)
 {
     side->ready = true;
     side->unsure |= unsure;
-    wake_all(side, 0, wakeups);
+    wake_all(source, side, 0, wakeups);
 }
 
 static void tell_side(struct hdi_source *source, struct hdi_side *side, hd_io handle, bool unsure,
@@ -311,7 +324,7 @@ static void tell_side(struct hdi_source *source, struct hdi_side *side, hd_io ha
 {
     hdi_lock_take(&side->waitable.lock);
     if (hdi_source_is(source, handle) || HDI_MUTANT(source_tell_stale)) {
-        hdi_side_tell(side, unsure, wakeups);
+        hdi_side_tell(source, side, unsure, wakeups);
     }
     hdi_lock_give(&side->waitable.lock);
 }
@@ -361,13 +374,15 @@ static bool is_ready(hd_case *c, struct hdi_source *source, struct hdi_side *sid
     return ready < 0 || side->ready;
 }
 
+static struct hdi_source *source_of_in(const hd_case *c)
+{
+    return (struct hdi_source *)((char *)c->object - offsetof(struct hdi_source, in));
+}
+
 static bool attempt_readable(hd_case *c, struct hdi_wakeups *wakeups)
 {
     (void)wakeups;
-    struct hdi_side *side = c->object;
-    struct hdi_source *source =
-        (struct hdi_source *)((char *)side - offsetof(struct hdi_source, in));
-    return is_ready(c, source, side, HDI_READY_IN);
+    return is_ready(c, source_of_in(c), c->object, HDI_READY_IN);
 }
 
 static bool attempt_writable(hd_case *c, struct hdi_wakeups *wakeups)
@@ -450,16 +465,42 @@ int hdi_source_pause(hd_io io, int64_t until_ns)
     return err == -ETIMEDOUT ? 0 : err;
 }
 
+/* Another may be the reader by now. */
+static void leave_reader(hd_case *c, struct hdi_wakeups *wakeups)
+{
+    struct hdi_source *source = source_of_in(c);
+    (void)wakeups;
+    if (source->reader == hdi_task_self()) source->reader = NULL;
+}
+
+static const struct hdi_op op_reader = {
+    .what = "read",
+    .dequeue = leave_reader,
+};
+
 /* Most waits, of either side. Functions of their own, with nothing else on the stack, and nothing
  * set that is not read: it is cold when it is needed again. */
-static __attribute__((noinline)) int wait_to_read(struct hdi_side *side, hd_io io,
+static __attribute__((noinline)) int wait_to_read(struct hdi_source *source, hd_io io,
                                                   struct hd_task *task)
 {
+    struct hdi_waiter waiter;
     hd_case c;
     c.kind = HD_CASE_READABLE;
-    c.object = side;
+    c.object = &source->in;
     c.number = (int64_t)io.private_;
-    return hdi_wait_fiber(&hdi_op_readable, &c, task);
+    hdi_case_node(&c)->op = &op_reader;
+    waiter.kind = HDI_WAITER_FIBER;
+    waiter.task = task;
+    waiter.phase = task->phase;
+    waiter.cases = &c;
+    waiter.count = 1;
+    source->reader = task; /* SRC-8 */
+    source->reader_phase = task->phase;
+    source->reader_frame = (const char *)&waiter;
+    hdi_lock_give(&source->in.waitable.lock);
+    const int which = hdi_waiter_sleep_fiber(&waiter, true);
+    if (hdi_likely(which == READER_TOLD)) return 0;
+    return which == READER_CLOSED ? -ECANCELED : hdi_wait_left(&c, which);
 }
 
 static __attribute__((noinline)) int wait_to_write(struct hdi_side *side, hd_io io,
@@ -489,8 +530,10 @@ int hdi_source_wait(struct hdi_source *source, struct hdi_side *side, hd_io io, 
         return err;
     }
     struct hd_task *task = deadline == HD_FOREVER ? hdi_task_self() : NULL;
-    if (!task || task->kind != HDI_TASK_FIBER) return wait_otherwise(side, out, io, deadline);
-    return out ? wait_to_write(side, io, task) : wait_to_read(side, io, task);
+    if (!task || task->kind != HDI_TASK_FIBER || (!out && source->reader)) {
+        return wait_otherwise(side, out, io, deadline);
+    }
+    return out ? wait_to_write(side, io, task) : wait_to_read(source, io, task);
 }
 
 ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t all,

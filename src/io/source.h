@@ -28,6 +28,8 @@
  *   SRC-6  What a lane took for a reader (io/uring_take.c) it asked for before the reader did:
  *          `ready` was false from then on, and is true again if something came since.
  *   SRC-7  A slot whose last generation was used is not used again.
+ *   SRC-8  The first fiber that waits to read, for as long as it takes, is not queued: it is the
+ *          `reader`. A node would lie on its stack, which is in no cache by the time it is woken.
  *
  * System calls under a spinning lock: they do not wait, and two tasks that read from the same
  * socket at the same moment are rare.
@@ -86,7 +88,7 @@ struct hdi_source {
     uint32_t index;                    /* constant */
 
     _Atomic(uint32_t) generation;      /* SRC-3; read without a lock as a first guess */
-    enum hdi_source_kind kind;         /* as the three that follow: constant while it is open */
+    enum hdi_source_kind kind : 8;     /* as the three that follow: constant while it is open */
     bool borrowed;                     /* the descriptor stays when the handle is closed */
     bool gentle;                       /* nobody may make it non-blocking: it is asked first */
     bool delayed;                      /* listener: accepted ones keep Nagle's algorithm */
@@ -104,7 +106,10 @@ struct hdi_source {
     int failed;                        /* what receiving ahead ended with, to be told; 0: nothing */
     uint16_t held_first, held_last, held; /* buffers of the lane, of what was received ahead */
     uint16_t taken_start, taken_end;   /* the part of the next that was not read yet */
+    uint16_t reader_phase;             /* of the wait of the `reader` */
     struct hdi_block *taken;           /* what the lane received for who waited; NULL: nothing */
+    struct hd_task *reader;            /* SRC-8; NULL: none */
+    const char *reader_frame;          /* where on its stack it goes on */
 
     uint32_t asked_at;                 /* the lane's lock, as all up to `known`: how many
                                         * submissions it had, after its */
@@ -224,8 +229,9 @@ void hdi_source_ready(struct hdi_source *source, hd_io handle, unsigned ready,
 int hdi_side_watch(struct hdi_source *source, struct hdi_side *side);
 
 /* The same for one side, whose lock is held, and whose generation is right; or wake only. */
-void hdi_side_wake(struct hdi_side *side, struct hdi_wakeups *wakeups);
-void hdi_side_tell(struct hdi_side *side, bool unsure, struct hdi_wakeups *wakeups);
+void hdi_side_wake(struct hdi_source *source, struct hdi_side *side, struct hdi_wakeups *wakeups);
+void hdi_side_tell(struct hdi_source *source, struct hdi_side *side, bool unsure,
+                   struct hdi_wakeups *wakeups);
 
 /* ---- what lanes provide (lane.c) ---- */
 
@@ -268,6 +274,25 @@ int hdi_lane_accept(struct hdi_source *source);
 
 /* Have the kernel tell when a side of a watched source is ready. Context: the side's lock. */
 int hdi_lane_arm(struct hdi_source *source, struct hdi_side *side);
+
+/* Whether somebody waits to read. Context: in.lock. */
+static inline bool hdi_source_is_awaited(const struct hdi_source *source)
+{
+    return source->reader || !hdi_list_empty(&source->in.waiters);
+}
+
+/* Fetch what the reader uses when it goes on: there are others to be told until then. Context:
+ * in.lock. */
+static inline void hdi_source_fetch_reader(const struct hdi_source *source)
+{
+    enum { LINES = 5 }; /* of its stack */
+    if (!source->reader) return;
+    __builtin_prefetch(source->reader, 1);
+    __builtin_prefetch(&source->reader->fiber.context, 1);
+    for (int i = 0; i < LINES; i++) {
+        __builtin_prefetch(source->reader_frame + i * HDI_CACHE_LINE, 1);
+    }
+}
 
 /* Whether something was received or accepted already. Context: in.lock. */
 static inline bool hdi_source_has(const struct hdi_source *source)

@@ -164,6 +164,7 @@ static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hd
         sqe->flags |= IOSQE_BUFFER_SELECT;
         sqe->buf_group = GROUP;
         io_uring_sqe_set_data64(sqe, name_of(handle, TAG_RECEIVE));
+        hdi_store_relaxed(&lane->receives, hdi_load_relaxed(&lane->receives) + 1);
         source->stopping = false;
         hdi_uring_may_fail(lane, sqe, "ring_receive");
     } else {
@@ -266,18 +267,23 @@ void hdi_uring_put_take(struct hdi_uring *lane, struct hdi_source *source, unsig
     hdi_lock_give(&lane->lock);
 }
 
-/* Completes only if it fails, or not all was sent (OUT-3). */
-static void uring_put_send(struct hdi_lane *base, struct hdi_source *source, struct iovec unsent)
+/* Completes only if it fails, or not all was sent (OUT-3). Context: lock. */
+static void put_send(struct hdi_uring *lane, const struct hdi_send *send)
+{
+    struct io_uring_sqe *sqe = hdi_uring_place(lane);
+    io_uring_prep_send(sqe, send->source->fd, send->unsent.iov_base, send->unsent.iov_len,
+                       MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL);
+    sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+    io_uring_sqe_set_data64(sqe, name_of(send->handle, TAG_SEND));
+    hdi_uring_may_fail(lane, sqe, "ring_send");
+    hdi_uring_address(lane, send->source, sqe, name_of(send->handle, TAG_FILE));
+}
+
+static void uring_put_sends(struct hdi_lane *base, const struct hdi_send *sends, unsigned count)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
-    struct io_uring_sqe *sqe = hdi_uring_place(lane);
-    io_uring_prep_send(sqe, source->fd, unsent.iov_base, unsent.iov_len,
-                       MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL);
-    sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
-    io_uring_sqe_set_data64(sqe, name_of(hdi_source_handle(source), TAG_SEND));
-    hdi_uring_may_fail(lane, sqe, "ring_send");
-    hdi_uring_address(lane, source, sqe, name_of(hdi_source_handle(source), TAG_FILE));
+    for (unsigned i = 0; i < count; i++) put_send(lane, &sends[i]);
     hdi_lock_give(&lane->lock);
 }
 
@@ -314,7 +320,8 @@ static void tell_poll(const struct io_uring_cqe *cqe, bool out, struct hdi_wakeu
     hdi_lock_take(&side->waitable.lock);
     if (hdi_source_is(source, handle)) {
         if (!(cqe->flags & IORING_CQE_F_MORE)) side->armed = false;
-        if (!out || hdi_outbox_goes_on(source)) hdi_side_tell(side, unsure && !out, wakeups);
+        const bool goes_on = !out || hdi_outbox_goes_on(source);
+        if (goes_on) hdi_side_tell(source, side, unsure && !out, wakeups);
     }
     hdi_lock_give(&side->waitable.lock);
 }
@@ -361,6 +368,7 @@ static void take_received(struct hdi_uring *lane, struct hdi_source *source,
 static void tell_received(struct hdi_uring *lane, const struct io_uring_cqe *cqe,
                           struct hdi_wakeups *wakeups)
 {
+    if (!(cqe->flags & IORING_CQE_F_MORE)) lane->receives_ended++;
     const hd_io handle = handle_of(cqe->user_data);
     struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */
     bool taken = false;
@@ -369,7 +377,7 @@ static void tell_received(struct hdi_uring *lane, const struct io_uring_cqe *cqe
         taken = hdi_source_is(source, handle);
         if (taken) {
             take_received(lane, source, cqe);
-            hdi_side_tell(&source->in, cqe->res <= 0 && !only_stopped(cqe->res), wakeups);
+            hdi_side_tell(source, &source->in, cqe->res <= 0 && !only_stopped(cqe->res), wakeups);
         }
         hdi_lock_give(&source->in.waitable.lock);
     }
@@ -402,7 +410,7 @@ static void tell_accepted(struct hdi_uring *lane, const struct io_uring_cqe *cqe
         hdi_lock_take(&source->in.waitable.lock);
         if (hdi_source_is(source, handle)) {
             taken = take_accepted(lane, source, cqe);
-            hdi_side_tell(&source->in, false, wakeups);
+            hdi_side_tell(source, &source->in, false, wakeups);
         }
         hdi_lock_give(&source->in.waitable.lock);
     }
@@ -456,13 +464,21 @@ static bool has_overflown(const struct hdi_uring *lane)
     return IO_URING_READ_ONCE(*lane->ring.sq.kflags) & IORING_SQ_CQ_OVERFLOW;
 }
 
+/* Whether too many are received ahead for; and, once it is so, until almost none are. Context:
+ * telling. */
+static bool is_crowded(struct hdi_uring *lane)
+{
+    const unsigned now = hdi_load_relaxed(&lane->receives) - lane->receives_ended; /* A guess. */
+    return now > (lane->crowded ? HDI_URING_FEW : HDI_URING_CROWD);
+}
+
 /* Tell all completions that are there. Context: telling. */
 static void drain(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
 {
     enum { BATCH = 64 };
     struct io_uring_cqe batch[BATCH];
     unsigned count;
-    lane->crowded = io_uring_cq_ready(&lane->ring) > HDI_URING_CROWD; /* Others only add. */
+    lane->crowded = is_crowded(lane);
     do {
         struct io_uring_cqe *found[BATCH];
         hdi_lock_take(&lane->lock);
@@ -679,7 +695,7 @@ const struct hdi_lane_kind hdi_lane_uring = {
     .lend = hdi_uring_lend,
     .take_back = hdi_uring_take_back,
     .fly = uring_fly,
-    .put_send = uring_put_send,
+    .put_sends = uring_put_sends,
     .put_linger = uring_put_linger,
     .carry_out = uring_carry_out,
     .sleep = uring_sleep,

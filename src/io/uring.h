@@ -10,10 +10,10 @@
  *                linked to the source until it was read. One that leaves HELD_MAX buffers unread is
  *                told to stop, and is read by system calls until it has to wait again: no peer can
  *                take more of the lane's memory than that.
- *   bulky one    one that has filled a buffer, or found none, or came in a crowd: in an epoll from
- *                then on, and read by system calls, without the copy; for leases, by one for many
- *                (uring_take.c). The kernel receives all that a crowd has sent before the first of
- *                it is answered, when the last has pushed it out of the caches.
+ *   bulky one    one that has filled a buffer, or found none, or is one of a crowd: in an epoll
+ *                from then on, and read by system calls, without the copy; for leases, by one for
+ *                many (uring_take.c). The kernel receives all that a crowd has sent before the first
+ *                of it is answered, when the last has pushed it out of the caches.
  *                A poll by the ring costs more there: what it has to tell is dealt with at the end
  *                of every system call, one by one.
  *   listener     multishot accept, which stops at ACCEPTED_MAX that nobody took
@@ -58,7 +58,8 @@ enum {
     HDI_URING_BUFFERS = 1024,
     HDI_URING_FILES = 4096, /* that it knows at most */
     HDI_URING_TAKES = 16, /* as many large messages as a near cache has room for */
-    HDI_URING_CROWD = 384, /* completions at once; below, receiving ahead costs less */
+    HDI_URING_CROWD = 640, /* connections; with fewer, receiving ahead costs less */
+    HDI_URING_FEW = 64,    /* when it is none any more */
 };
 
 /* A receive for somebody who waits (io/uring_take.c). */
@@ -70,11 +71,16 @@ struct hdi_take {
 struct hdi_uring {
     struct hdi_lane lane; /* first */
     struct hdi_lock telling; /* URING-4 */
-    bool crowded;            /* telling: what is being told are more than HDI_URING_CROWD */
+    bool crowded;            /* telling: too many connections are received ahead for */
+    unsigned receives_ended; /* telling: of those */
+    _Atomic(unsigned) receives; /* that were begun ahead, ever; lock */
     struct hdi_lock lock;
     struct io_uring ring;
     struct io_uring_buf_ring *free; /* lock */
-    unsigned lent;                  /* lock: how many buffers leases have, or the outbox (LOAN-2) */
+    /* Buffers that were lent, ever, and came back (LOAN-2). */
+    _Atomic(unsigned) lent_here;      /* by the lane's worker, without the lock */
+    _Atomic(unsigned) lent_elsewhere; /* lock */
+    _Atomic(unsigned) returned;       /* lock */
     char *memory;
     struct hdi_outbox outbox;
     unsigned file_count;                    /* lock, as the next: places that are free */
@@ -152,7 +158,14 @@ ssize_t hdi_uring_receive(struct hdi_lane *base, struct hdi_source *source,
                           const struct iovec *parts, int count);
 ssize_t hdi_uring_lend(struct hdi_lane *base, struct hdi_source *source, struct hdi_loan *loan,
                        char **bytes);
-void hdi_uring_take_back(struct hdi_lane *base, const char *start);
+void hdi_uring_take_back(struct hdi_lane *base, const struct hdi_loan *loans, unsigned count);
+
+/* How many are lent, to leases or the outbox: of other threads' own, a guess. */
+static inline unsigned hdi_uring_lent(struct hdi_uring *lane)
+{
+    return hdi_load_relaxed(&lane->lent_here) + hdi_load_relaxed(&lane->lent_elsewhere) -
+           hdi_load_relaxed(&lane->returned);
+}
 
 #endif
 #endif

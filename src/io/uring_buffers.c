@@ -16,10 +16,21 @@ static char *bytes_of(const struct hdi_uring *lane, uint16_t id)
     return lane->memory + (size_t)id * HDI_URING_BUFFER_BYTES;
 }
 
-void hdi_uring_give_buffer(struct hdi_uring *lane, uint16_t id)
+static uint16_t id_of(const struct hdi_uring *lane, const char *base)
+{
+    return (uint16_t)((size_t)(base - lane->memory) / HDI_URING_BUFFER_BYTES);
+}
+
+/* As the `nth` that the kernel has not seen yet. Context: lock. */
+static void add_buffer(struct hdi_uring *lane, uint16_t id, unsigned nth)
 {
     io_uring_buf_ring_add(lane->free, bytes_of(lane, id), HDI_URING_BUFFER_BYTES, id,
-                          HDI_URING_BUFFERS - 1, 0);
+                          HDI_URING_BUFFERS - 1, (int)nth);
+}
+
+void hdi_uring_give_buffer(struct hdi_uring *lane, uint16_t id)
+{
+    add_buffer(lane, id, 0);
     io_uring_buf_ring_advance(lane->free, 1);
 }
 
@@ -113,11 +124,15 @@ ssize_t hdi_uring_receive(struct hdi_lane *base, struct hdi_source *source,
 /* LOAN-2. Returns false if it is to be copied. */
 static bool may_lend(struct hdi_uring *lane)
 {
+    if (hdi_uring_lent(lane) >= HDI_URING_BUFFERS / 2) return false;
+    if (lane->lane.worker == hdi_worker_self()) {
+        hdi_store_relaxed(&lane->lent_here, hdi_load_relaxed(&lane->lent_here) + 1);
+        return true;
+    }
     hdi_lock_take(&lane->lock);
-    const bool may = lane->lent < HDI_URING_BUFFERS / 2;
-    lane->lent += may;
+    hdi_store_relaxed(&lane->lent_elsewhere, hdi_load_relaxed(&lane->lent_elsewhere) + 1);
     hdi_lock_give(&lane->lock);
-    return may;
+    return true;
 }
 
 ssize_t hdi_uring_lend(struct hdi_lane *base, struct hdi_source *source, struct hdi_loan *loan,
@@ -132,13 +147,13 @@ ssize_t hdi_uring_lend(struct hdi_lane *base, struct hdi_source *source, struct 
     return lane->end[id] - lane->start[id];
 }
 
-void hdi_uring_take_back(struct hdi_lane *base, const char *start)
+void hdi_uring_take_back(struct hdi_lane *base, const struct hdi_loan *loans, unsigned count)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
-    const uint16_t id = (uint16_t)((size_t)(start - lane->memory) / HDI_URING_BUFFER_BYTES);
     hdi_lock_take(&lane->lock);
-    lane->lent--;
-    hdi_uring_give_buffer(lane, id);
+    for (unsigned i = 0; i < count; i++) add_buffer(lane, id_of(lane, loans[i].base), i);
+    io_uring_buf_ring_advance(lane->free, (int)count);
+    hdi_store_relaxed(&lane->returned, hdi_load_relaxed(&lane->returned) + count);
     hdi_lock_give(&lane->lock);
 }
 

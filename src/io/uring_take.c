@@ -28,7 +28,7 @@
 /* Context: in.lock. */
 static bool may_take(struct hdi_source *source, hd_io handle)
 {
-    const bool wanted = source->lends && !hdi_list_empty(&source->in.waiters);
+    const bool wanted = source->lends && hdi_source_is_awaited(source);
     return hdi_source_is(source, handle) && wanted && source->collected && !source->taking &&
            !hdi_source_has(source) && !hdi_load_relaxed(&source->shared); /* TAKE-3 */
 }
@@ -42,6 +42,7 @@ bool hdi_uring_take(struct hdi_uring *lane, const struct epoll_event *event, uns
     struct hdi_block *block = may_take(source, handle) ? hdi_block_take(&lane->lane) : NULL;
     if (block) {
         source->taking = true; /* TAKE-1 */
+        hdi_source_fetch_reader(source); /* Before the kernel takes its time. */
         source->in.ready = false; /* SRC-6 */
         lane->takes[at] = (struct hdi_take){handle, block};
         hdi_uring_put_take(lane, source, at);
@@ -72,7 +73,7 @@ static void land(struct hdi_source *source, struct hdi_block *block, int result,
     if (result == 0 || failed) side->unsure = true;
     if (result != -EAGAIN && (result <= 0 || result == HDI_BLOCK_BYTES)) side->ready = true;
     /* If not, nothing has come, and nobody was kept from looking (TAKE-1). */
-    if (result > 0 || side->ready) hdi_side_wake(side, wakeups);
+    if (result > 0 || side->ready) hdi_side_wake(source, side, wakeups);
 }
 
 void hdi_uring_taken(struct hdi_uring *lane, unsigned at, int result, struct hdi_wakeups *wakeups)

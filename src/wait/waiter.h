@@ -206,6 +206,18 @@ HDI_ALWAYS_INLINE bool hdi_waiter_decide_one(struct hdi_waiter *waiter, uint32_t
     return decision != HDI_DECISION_LOST;
 }
 
+/* The same for a fiber whose waiter need not be looked at: `phase` is its. */
+HDI_ALWAYS_INLINE bool hdi_waiter_decide_task(struct hd_task *task, uint32_t phase,
+                                              uint32_t which, struct hdi_wakeups *wakeups)
+{
+    const enum hdi_decision decision = hdi_transition_to_decided(&task->word, phase, which);
+    if (decision == HDI_DECISION_SUBMIT) {
+        task->resumes = true; /* It is RUNNING already (task/state.h). */
+        hdi_wakeups_add(wakeups, task);
+    }
+    return decision != HDI_DECISION_LOST;
+}
+
 /* Whether a fiber waits there. */
 static inline bool hdi_node_of_fiber(const struct hdi_node *node)
 {
