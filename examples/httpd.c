@@ -6,18 +6,18 @@
  *   curl http://127.0.0.1:8080/
  *   HEDDLE_SEED=42 ./httpd --self-test   simulated
  *
- * A connection is a fiber with two buffers. What one read brings is parsed at once, by http-parser,
+ * A connection is a fiber with two buffers. What one read brings is parsed at once, by llhttp,
  * which keeps what is unfinished in its state; the answers gather in the other buffer and go out
  * by one write. Nothing is allocated for a request, and nothing that a client does makes a
- * connection larger: heads have a limit, bodies are read and forgotten, a client that does not
- * read its answers is read from no more.
+ * connection larger: heads have a limit, bodies and their trailers are read and forgotten, a client
+ * that does not read its answers is read from no more.
  *
  * A request has to be complete request_ms after it began, so that sending slowly keeps no
  * connection; between requests idle_ms may pass.
  */
 #include "server.h"
 
-#include <http_parser.h>
+#include <llhttp.h>
 #include <time.h>
 
 enum {
@@ -28,6 +28,9 @@ enum {
     LINGER_MS = 1000,
 };
 
+/* So only a head that an earlier read began can become too long. */
+_Static_assert((int)HEAD_BYTES_MAX > (int)IN_BYTES, "a head is longer than what one read brings");
+
 struct httpd {
     unsigned request_ms, idle_ms;
     int64_t wall_ns; /* what the time of day is when hd_now() is 0 */
@@ -36,11 +39,13 @@ struct httpd {
 struct session {
     hd_io conn;
     const struct httpd *httpd;
-    http_parser parser;
+    llhttp_t parser;
     int64_t now;      /* of this batch of bytes */
     int64_t deadline; /* of the request that has begun, or for one to begin */
     bool begun;
+    bool in_head;     /* of the request that has begun */
     bool last;        /* no answer follows those in `out` */
+    size_t head_end;  /* in_head: where in `in` the head has to be over */
     size_t out_bytes;
     char in[IN_BYTES];
     char out[OUT_BYTES];
@@ -101,27 +106,32 @@ static void put_answer(struct session *s, int status, const char *reason, const 
 
 /* ---- what the parser tells ---- */
 
-static int on_begin(http_parser *parser)
+/* A method that comes in pieces is told of in pieces. */
+static int on_method(llhttp_t *parser, const char *at, size_t bytes)
 {
+    (void)bytes;
     struct session *s = parser->data;
-    s->begun = true;
+    if (s->begun) return 0;
+    s->begun = s->in_head = true;
+    s->head_end = (size_t)(at - s->in) + HEAD_BYTES_MAX;
     s->deadline = s->now + s->httpd->request_ms * HD_MS_NS;
     return 0;
 }
 
-/* We change to no other protocol, so what follows is HTTP, unless the method says it is not. */
-static int on_head(http_parser *parser)
+static int on_head(llhttp_t *parser)
 {
-    if (parser->method != HTTP_CONNECT) parser->upgrade = 0;
+    struct session *s = parser->data;
+    s->in_head = false;
     return 0;
 }
 
-static int on_complete(http_parser *parser)
+/* What comes after the last request is not looked at, and after CONNECT it is not even HTTP. */
+static int on_complete(llhttp_t *parser)
 {
     struct session *s = parser->data;
     s->begun = false;
     s->deadline = s->now + s->httpd->idle_ms * HD_MS_NS;
-    s->last = !http_should_keep_alive(parser) || parser->method == HTTP_CONNECT;
+    s->last = !llhttp_should_keep_alive(parser) || parser->method == HTTP_CONNECT;
     if (parser->method == HTTP_GET && !s->last && parser->http_minor == 1) {
         s->out_bytes += put_hello(s->out + s->out_bytes, second_of(s));
     } else if (parser->method == HTTP_GET || parser->method == HTTP_HEAD) {
@@ -129,12 +139,11 @@ static int on_complete(http_parser *parser)
     } else {
         put_answer(s, 405, "Method Not Allowed", "Allow: GET, HEAD\r\n");
     }
-    if (s->out_bytes + ANSWER_BYTES_MAX > OUT_BYTES) http_parser_pause(parser, 1);
-    return 0;
+    return s->last || s->out_bytes + ANSWER_BYTES_MAX > OUT_BYTES ? HPE_PAUSED : 0;
 }
 
-static const http_parser_settings settings = {
-    .on_message_begin = on_begin,
+static const llhttp_settings_t settings = {
+    .on_method = on_method,
     .on_headers_complete = on_head,
     .on_message_complete = on_complete,
 };
@@ -157,22 +166,35 @@ static void refuse(struct session *s, int status, const char *reason)
     put_answer(s, status, reason, "");
 }
 
+/* Parse up to `end`. Returns where the parser stopped. */
+static size_t parse(struct session *s, size_t at, size_t end)
+{
+    const enum llhttp_errno error = llhttp_execute(&s->parser, s->in + at, end - at);
+    if (error == HPE_OK) return end;
+    if (error == HPE_PAUSED) {
+        llhttp_resume(&s->parser);
+    } else if (error == HPE_PAUSED_UPGRADE) {
+        llhttp_resume_after_upgrade(&s->parser); /* We change to no other protocol. */
+    } else {
+        refuse(s, 400, "Bad Request");
+    }
+    return (size_t)(llhttp_get_error_pos(&s->parser) - s->in);
+}
+
 /* The parser stops where the answers fill their buffer, and goes on from there. */
 static int feed(struct session *s, size_t bytes)
 {
     for (size_t at = 0; at < bytes && !s->last;) {
-        at += http_parser_execute(&s->parser, &settings, s->in + at, bytes - at);
-        const enum http_errno error = HTTP_PARSER_ERRNO(&s->parser);
-        if (error == HPE_PAUSED) {
+        at = parse(s, at, s->in_head && s->head_end < bytes ? s->head_end : bytes);
+        if (s->in_head && at == s->head_end && !s->last) {
+            refuse(s, 431, "Request Header Fields Too Large");
+        }
+        if (s->out_bytes + ANSWER_BYTES_MAX > OUT_BYTES) {
             const int err = flush(s);
             if (err) return err;
-            http_parser_pause(&s->parser, 0);
-        } else if (error == HPE_HEADER_OVERFLOW) {
-            refuse(s, 431, "Request Header Fields Too Large");
-        } else if (error != HPE_OK) {
-            refuse(s, 400, "Bad Request");
         }
     }
+    if (s->in_head) s->head_end -= bytes;
     return flush(s);
 }
 
@@ -189,11 +211,11 @@ static int httpd_connection(hd_io conn, void *arg)
     struct session s;
     s.conn = conn;
     s.httpd = arg;
-    s.begun = s.last = false;
-    s.out_bytes = 0;
+    s.begun = s.in_head = s.last = false;
+    s.head_end = s.out_bytes = 0;
     s.now = hd_now(NULL);
     s.deadline = s.now + s.httpd->idle_ms * HD_MS_NS;
-    http_parser_init(&s.parser, HTTP_REQUEST);
+    llhttp_init(&s.parser, HTTP_REQUEST, &settings);
     s.parser.data = &s;
     while (!s.last) {
         const ssize_t n = hd_read_until(conn, s.in, sizeof(s.in), s.deadline);
@@ -214,11 +236,11 @@ struct answers {
     int status; /* of the last */
 };
 
-static int count_answer(http_parser *parser)
+static int count_answer(llhttp_t *parser)
 {
     struct answers *answers = parser->data;
     answers->count++;
-    answers->status = (int)parser->status_code;
+    answers->status = parser->status_code;
     return 0;
 }
 
@@ -242,16 +264,16 @@ static int ask(void *arg)
 
 static int read_answers(hd_io conn, struct answers *answers)
 {
-    static const http_parser_settings counting = {.on_message_complete = count_answer};
-    http_parser parser;
-    http_parser_init(&parser, HTTP_RESPONSE);
+    static const llhttp_settings_t counting = {.on_message_complete = count_answer};
+    llhttp_t parser;
+    llhttp_init(&parser, HTTP_RESPONSE, &counting);
     parser.data = answers;
     char text[1000];
     ssize_t n;
     while ((n = hd_read(conn, text, sizeof(text))) > 0) {
-        http_parser_execute(&parser, &counting, text, (size_t)n);
-        if (HTTP_PARSER_ERRNO(&parser) != HPE_OK) return -EBADMSG;
+        if (llhttp_execute(&parser, text, (size_t)n) != HPE_OK) return -EBADMSG;
     }
+    if (n == 0 && llhttp_finish(&parser) != HPE_OK) return -EBADMSG;
     return (int)n;
 }
 
@@ -335,6 +357,5 @@ int main(int argc, char **argv)
     bool self_test = false;
     const int status = server_read_arguments(&server, &self_test, argc, argv);
     if (status >= 0) return status;
-    http_parser_set_max_header_size(HEAD_BYTES_MAX);
     return server_main(&server, self_test);
 }
