@@ -335,7 +335,8 @@ static const char help[] =
 static int64_t wall_ns_now(void)
 {
     struct timespec now;
-    if (getenv("HEDDLE_SEED") || clock_gettime(CLOCK_REALTIME, &now)) return 0;
+    const char *seed = getenv("HEDDLE_SEED");
+    if ((seed && *seed) || clock_gettime(CLOCK_REALTIME, &now)) return 0;
     return now.tv_sec * HD_SECOND_NS + now.tv_nsec - hd_now(NULL);
 }
 
