@@ -155,10 +155,11 @@ HD_API HD_MUST_USE int hd_on_call(hd_dispatcher *dispatcher, hd_fn *fn, void *ar
  * it must not call what switches. A plain thread just calls it. In sim it is called by the
  * thread that drives the simulation: real time that passes in it does not count.
  * Context: fiber or thread.  Switches: yes.  Allocates: yes, cached.
- * Cancel: -ECANCELED if fn has not begun, and then it never does; otherwise it is waited for.
- * Returns: 0, -ECANCELED, -ENOMEM, -EAGAIN if the pool cannot be made, -ESHUTDOWN, -EINVAL
- * in a stackless task, -EPERM (capability "executor", to block). */
+ * Cancel, and the deadline: if fn has not begun, it never does; otherwise it is waited for.
+ * Returns: 0, -ECANCELED, -ETIMEDOUT, -ENOMEM, -EAGAIN if the pool cannot be made, or with HD_NOW,
+ * -ESHUTDOWN, -EINVAL in a stackless task, -EPERM (capability "executor", to block). */
 HD_API HD_MUST_USE int hd_blocking(hd_fn *fn, void *arg, int *result);
+HD_API HD_MUST_USE int hd_blocking_until(hd_fn *fn, void *arg, int *result, int64_t deadline);
 
 #ifdef __cplusplus
 }

@@ -6,9 +6,12 @@
  * the fiber joins it. One word in its state decides between the two, and stays as long as
  * the fiber has the task's handle:
  *
- *   thread                                  fiber that is cancelled
+ *   thread                                  fiber that is cancelled, or late
  *   CAS WAITING -> BEGUN: call fn           CAS WAITING -> GIVEN_UP: leave
  *   otherwise end                           otherwise wait for it, shielded
+ *
+ * The orders could be weaker: fn and arg come with the task, what fn did comes with its end, and
+ * who loses reads nothing else.
  */
 #include <errno.h>
 
@@ -45,9 +48,9 @@ static int join_shielded(hd_task *task, int *result)
     return err;
 }
 
-static int wait_for(hd_task *task, int *result)
+static int wait_for(hd_task *task, int *result, int64_t deadline)
 {
-    int err = hd_join(task, result);
+    int err = hd_join_until(task, result, deadline);
     if (err != -ECANCELED && err != -ETIMEDOUT) return err;
     if (claim(hdi_task_state(task), GIVEN_UP)) {
         hd_detach(task);
@@ -58,21 +61,35 @@ static int wait_for(hd_task *task, int *result)
     return err;
 }
 
-int hd_blocking(hd_fn *fn, void *arg, int *result)
+/* Whether there is time to begin. */
+static int check_time(int64_t deadline)
+{
+    if (deadline == HD_NOW) return -EAGAIN;
+    return deadline != HD_FOREVER && deadline <= hdi_sched_now() ? -ETIMEDOUT : 0;
+}
+
+static int call_here(hd_fn *fn, void *arg, int *result, int64_t deadline)
+{
+    const int err = check_time(deadline);
+    if (err) return err;
+    const int returned = fn(arg);
+    if (result) *result = returned;
+    return 0;
+}
+
+int hd_blocking_until(hd_fn *fn, void *arg, int *result, int64_t deadline)
 {
     struct hd_task *self = hdi_task_self();
     int returned = 0;
-    if (!self) {
-        returned = fn(arg);
-        if (result) *result = returned;
-        return 0;
-    }
+    if (!self) return call_here(fn, arg, result, deadline);
     if (self->kind != HDI_TASK_FIBER) return -EINVAL;
     if (hdi_load_relaxed(&self->word) & HDI_ATTENTION) {
         int err = hdi_task_metered() ? hdi_scope_may_block(self) : 0;
         if (!err) err = hdi_scope_attend(self, HDI_COST_SYSCALL, false, NULL);
         if (err) return err;
     }
+    int err = check_time(deadline);
+    if (err) return err;
     hd_spawn_options options = HD_SPAWN_OPTIONS_INIT;
     options.dispatcher = hdi_dispatcher_io(self->runtime);
     if (!options.dispatcher) {
@@ -81,8 +98,13 @@ int hd_blocking(hd_fn *fn, void *arg, int *result)
     options.name = "blocking";
     const struct call call = {.fn = fn, .arg = arg, .state = WAITING};
     hd_task *task;
-    int err = hdi_spawn_errand(&task, run_call, &call, sizeof(call), &options, HD_SITE);
-    if (!err) err = wait_for(task, &returned);
+    err = hdi_spawn_errand(&task, run_call, &call, sizeof(call), &options, HD_SITE);
+    if (!err) err = wait_for(task, &returned, deadline);
     if (!err && result) *result = returned;
     return err;
+}
+
+int hd_blocking(hd_fn *fn, void *arg, int *result)
+{
+    return hd_blocking_until(fn, arg, result, HD_FOREVER);
 }

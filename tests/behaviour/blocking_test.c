@@ -95,10 +95,12 @@ TEST_WORLDS(a_blocking_call_is_cancelled_only_while_it_waits, options)
     rt_run(cancels, NULL, options);
 }
 
-/* The io pool is full: the call is cancelled in the queue, and never runs. */
+/* The io pool is full: the call is given up in the queue, and never runs. */
 static int queued_call(void *arg)
 {
     struct call *call = arg;
+    EXPECT_EQ(hd_blocking_until(blocking_call, call, NULL, hd_after_ms(2)), -ETIMEDOUT);
+    atomic_store(&call->begun, 1);
     EXPECT_EQ(hd_blocking(blocking_call, call, NULL), -ECANCELED);
     return 0;
 }
@@ -117,6 +119,7 @@ static int fill_and_cancel(void *arg)
     } while (hd_dispatcher_workers(io) < 64 && count < 64);
     for (int i = 0; i < count; i++) rt_until(&calls[i].begun);
     hd_task *task = rt_spawn(NULL, queued_call, &calls[MOST]);
+    rt_until(&calls[MOST].begun);
     for (int i = 0; i < 100; i++) hd_yield();
     hd_cancel(task);
     EXPECT_EQ(rt_join(task), 0);
@@ -126,12 +129,42 @@ static int fill_and_cancel(void *arg)
     return 0;
 }
 
-TEST(a_call_that_is_cancelled_in_the_queue_never_runs)
+TEST(a_call_that_is_given_up_in_the_queue_never_runs)
 {
     if (sysconf(_SC_NPROCESSORS_ONLN) > 64) test_skip("the io pool has more than 64 threads here");
     hd_options options = HD_OPTIONS_INIT;
     options.world = HD_WORLD_LIVE;
     rt_run(fill_and_cancel, NULL, &options);
+}
+
+/* ---- deadlines ---- */
+
+static void call_with_deadlines(struct call *call, int64_t now)
+{
+    int result = 99;
+    EXPECT_EQ(hd_blocking_until(blocking_call, call, &result, HD_NOW), -EAGAIN);
+    EXPECT_EQ(hd_blocking_until(blocking_call, call, &result, now - 1), -ETIMEDOUT);
+    EXPECT_EQ(result, 99);
+    EXPECT_EQ(call->ran, 0);
+}
+
+static int deadlines(void *arg)
+{
+    struct call call = {.begun = 0};
+    int result = 0;
+    (void)arg;
+    EXPECT_EQ(hd_sleep_ms(1), 0);
+    call_with_deadlines(&call, hd_now(NULL));
+    EXPECT_EQ(hd_blocking_until(blocking_call, &call, &result, hd_after_ms(60000)), 0);
+    EXPECT_EQ(result, 11);
+    return 0;
+}
+
+TEST_WORLDS(nothing_is_called_after_the_deadline, options)
+{
+    struct call call = {.begun = 0};
+    rt_run(deadlines, NULL, options);
+    call_with_deadlines(&call, hd_now(NULL));
 }
 
 TEST_MAIN
