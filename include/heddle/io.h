@@ -40,8 +40,8 @@ typedef struct hd_io {
 
 /* ---- reading and writing ---- */
 
-/* Read what there is, at least one byte, waiting for it. Files are read by a call that is waited
- * for, whatever the deadline (file.h).
+/* Read what there is, at least one byte, waiting for it. For files see file.h: what was begun may
+ * have to be waited for.
  * Context: fiber or thread; with HD_NOW any.  Switches: yes, if there is nothing.  Allocates: no.
  * Cancel: nothing was read.
  * Returns: how many bytes; 0: the other side will send no more; -ECANCELED, -ETIMEDOUT, -EAGAIN

@@ -2,9 +2,11 @@
  *
  * file: files and directories, by the kernel's io_uring, or by a thread that may block.
  *
- * A call is an `op`, on the stack of who makes it. run() has it made, and returns when it is over:
- * whoever makes it uses the caller's buffers, so a call that has begun is waited for, also by a
- * task that is cancelled.
+ * A call is an `op`, on the stack of who makes it. run() has it made, and returns when it is over,
+ * or will never begin: whoever makes it uses the caller's buffers. So a task that is cancelled or
+ * late withdraws one that waits for its turn (sched/blocking.c, FLIGHT-2), has the kernel cancel
+ * one that io_uring makes, and waits for one that a thread has begun. What was done is never an
+ * error.
  *
  * A handle that is closed meanwhile keeps its descriptor until the call is over (SRC-5).
  *
@@ -49,6 +51,7 @@ struct op {
     int64_t offset;  /* FTRUNCATE: bytes */
     struct stat *info;
     char **entries;
+    int64_t deadline;
     ssize_t result;  /* of the call, once that was made */
 };
 
@@ -83,24 +86,26 @@ static int make_blocking(void *arg)
 }
 
 /* Virtual time passes for the caller. Returns: 0; why it may not go on, if that ended it. */
-static int pass(int64_t ns, bool cancellable)
+static int pass(int64_t ns, bool cancellable, int64_t deadline)
 {
     struct hdi_waiter waiter;
     const int err = hdi_waiter_begin(&waiter, cancellable);
     if (err) return err;
     waiter.cases = NULL;
     waiter.count = 0;
-    const int which = hdi_waiter_sleep(&waiter, hdi_sched_now() + ns, cancellable);
-    if (which == (int)HDI_ENDED_TIMEOUT) return 0;
+    const int64_t until = hdi_sched_now() + ns;
+    const bool late = deadline < until;
+    const int which = hdi_waiter_sleep(&waiter, late ? deadline : until, cancellable);
+    if (which == (int)HDI_ENDED_TIMEOUT) return late ? -ETIMEDOUT : 0;
     return which == (int)HDI_ENDED_CANCEL ? hdi_scope_code(hdi_task_self()) : which;
 }
 
 static ssize_t run_sim(struct op *op)
 {
     const int64_t ns = hdi_disk_latency(op->runtime);
-    int err = pass(ns / 2, true);
-    if (!err) err = hd_blocking(make_blocking, op, NULL);
-    if (!err) (void)pass(ns - ns / 2, false); /* It was made, whatever happens now. */
+    int err = pass(ns / 2, true, op->deadline);
+    if (!err) err = hd_blocking_until(make_blocking, op, NULL, op->deadline);
+    if (!err) (void)pass(ns - ns / 2, false, HD_FOREVER); /* It was made, whatever happens now. */
     return err ? err : op->result;
 }
 
@@ -134,7 +139,7 @@ static ssize_t fly(struct hdi_lane *lane, const struct op *op)
                   : op->call == PWRITEV ? HDI_FLIGHT_WRITE
                   : op->flags           ? HDI_FLIGHT_DATA_SYNC
                                         : HDI_FLIGHT_SYNC;
-    return hdi_lane_fly(lane, &flight);
+    return hdi_lane_fly(lane, &flight, op->deadline);
 }
 
 /* Without another thread, if that is possible. Returns -ENOSYS if not. */
@@ -149,14 +154,39 @@ static ssize_t run_by_kernel(struct op *op, struct hd_task *self)
     return lane ? fly(lane, op) : -ENOSYS;
 }
 
+static bool moves_bytes(const struct op *op)
+{
+    return op->call == PREADV || op->call == PWRITEV;
+}
+
+/* With HD_NOW. What the kernel cannot tell it would wait for, the caller makes: it is what a
+ * descriptor that does not block would do, and HD_READABLE() says that files are ready. */
+static ssize_t run_now(struct op *op, struct hd_task *self)
+{
+    const int err = hdi_wait_enter_self(self, HD_NOW, HDI_COST_SYSCALL, NULL);
+    if (err) return err;
+    if (!moves_bytes(op)) return -EAGAIN;
+    if (op->runtime->world->kind == HD_WORLD_SIM) return make(op);
+    if (op->call == PREADV) {
+        const ssize_t n =
+            hdi_sys(op->runtime, preadv_now, op->fd, op->parts, op->count, op->offset);
+        if (n != -EOPNOTSUPP) return n;
+    }
+    const int ready = hdi_sys(op->runtime, poll, op->fd); /* It may be a FIFO. */
+    if (ready < 0) return ready;
+    const unsigned wanted = op->call == PREADV ? HDI_READY_IN : HDI_READY_OUT;
+    return (unsigned)ready & wanted ? make(op) : -EAGAIN;
+}
+
 /* Have it made, and wait for it. */
 static ssize_t run(struct op *op)
 {
     struct hd_task *self = hdi_task_self();
+    if (hdi_unlikely(op->deadline == HD_NOW)) return run_now(op, self);
     if (op->runtime->world->kind == HD_WORLD_SIM) return run_sim(op);
     const ssize_t result = self ? run_by_kernel(op, self) : -ENOSYS;
     if (result != -ENOSYS) return result;
-    const int err = hd_blocking(make_blocking, op, NULL);
+    const int err = hd_blocking_until(make_blocking, op, NULL, op->deadline);
     return err ? err : op->result;
 }
 
@@ -186,51 +216,81 @@ static ssize_t run_on(hd_io file, struct op *op, int no_file)
     return result;
 }
 
-ssize_t hdi_file_readv(hd_io io, const struct iovec *parts, int count, int64_t offset)
+ssize_t hdi_file_readv(hd_io io, const struct iovec *parts, int count, int64_t offset,
+                       int64_t deadline)
 {
-    struct op op = {.call = PREADV, .parts = parts, .count = count, .offset = offset};
+    struct op op = {.call = PREADV, .parts = parts, .count = count, .offset = offset,
+                    .deadline = deadline};
     return run_on(io, &op, -ESPIPE);
 }
 
-ssize_t hdi_file_writev(hd_io io, const struct iovec *parts, int count, int64_t offset)
+ssize_t hdi_file_writev(hd_io io, const struct iovec *parts, int count, int64_t offset,
+                        int64_t deadline)
 {
-    struct op op = {.call = PWRITEV, .parts = parts, .count = count, .offset = offset};
+    struct op op = {.call = PWRITEV, .parts = parts, .count = count, .offset = offset,
+                    .deadline = deadline};
     return run_on(io, &op, -ESPIPE);
+}
+
+ssize_t hd_pread_until(hd_io file, void *buffer, size_t bytes, int64_t offset, int64_t deadline)
+{
+    if (offset < 0) return -EINVAL;
+    const struct iovec part = {.iov_base = buffer, .iov_len = bytes};
+    return hdi_file_readv(file, &part, 1, offset, deadline);
 }
 
 ssize_t hd_pread(hd_io file, void *buffer, size_t bytes, int64_t offset)
 {
+    return hd_pread_until(file, buffer, bytes, offset, HD_FOREVER);
+}
+
+ssize_t hd_pwrite_until(hd_io file, const void *buffer, size_t bytes, int64_t offset,
+                        int64_t deadline)
+{
     if (offset < 0) return -EINVAL;
-    const struct iovec part = {.iov_base = buffer, .iov_len = bytes};
-    return hdi_file_readv(file, &part, 1, offset);
+    const struct iovec part = {.iov_base = (void *)buffer, .iov_len = bytes};
+    return hdi_file_writev(file, &part, 1, offset, deadline);
 }
 
 ssize_t hd_pwrite(hd_io file, const void *buffer, size_t bytes, int64_t offset)
 {
-    if (offset < 0) return -EINVAL;
-    const struct iovec part = {.iov_base = (void *)buffer, .iov_len = bytes};
-    return hdi_file_writev(file, &part, 1, offset);
+    return hd_pwrite_until(file, buffer, bytes, offset, HD_FOREVER);
+}
+
+int hd_file_sync_until(hd_io file, bool data_only, int64_t deadline)
+{
+    struct op op = {.call = FSYNC, .flags = data_only, .deadline = deadline};
+    return (int)run_on(file, &op, -EINVAL);
 }
 
 int hd_file_sync(hd_io file, bool data_only)
 {
-    struct op op = {.call = FSYNC, .flags = data_only};
+    return hd_file_sync_until(file, data_only, HD_FOREVER);
+}
+
+int hd_file_truncate_until(hd_io file, int64_t bytes, int64_t deadline)
+{
+    struct op op = {.call = FTRUNCATE, .offset = bytes, .deadline = deadline};
     return (int)run_on(file, &op, -EINVAL);
 }
 
 int hd_file_truncate(hd_io file, int64_t bytes)
 {
-    struct op op = {.call = FTRUNCATE, .offset = bytes};
-    return (int)run_on(file, &op, -EINVAL);
+    return hd_file_truncate_until(file, bytes, HD_FOREVER);
+}
+
+int hd_file_stat_until(hd_io file, struct stat *info, int64_t deadline)
+{
+    struct stat found;
+    struct op op = {.call = FSTAT, .info = &found, .deadline = deadline};
+    const int err = (int)run_on(file, &op, -EINVAL);
+    if (!err) *info = found;
+    return err;
 }
 
 int hd_file_stat(hd_io file, struct stat *info)
 {
-    struct stat found;
-    struct op op = {.call = FSTAT, .info = &found};
-    const int err = (int)run_on(file, &op, -EINVAL);
-    if (!err) *info = found;
-    return err;
+    return hd_file_stat_until(file, info, HD_FOREVER);
 }
 
 /* ---- by name ---- */
@@ -242,50 +302,86 @@ static ssize_t run_named(struct op *op)
     return op->runtime ? run(op) : -EINVAL;
 }
 
-int hd_file_open(hd_io *file, const char *path, int flags, mode_t mode)
+int hd_file_open_until(hd_io *file, const char *path, int flags, mode_t mode, int64_t deadline)
 {
-    struct op op = {.call = OPEN, .path = path, .flags = flags, .mode = mode};
+    struct op op = {.call = OPEN, .path = path, .flags = flags, .mode = mode,
+                    .deadline = deadline};
     const int fd = (int)run_named(&op);
     return fd < 0 ? fd : hdi_source_create(op.runtime, fd, HDI_SOURCE_FILE, file);
 }
 
-int hd_stat(const char *path, struct stat *info)
+int hd_file_open(hd_io *file, const char *path, int flags, mode_t mode)
+{
+    return hd_file_open_until(file, path, flags, mode, HD_FOREVER);
+}
+
+int hd_stat_until(const char *path, struct stat *info, int64_t deadline)
 {
     struct stat found;
-    struct op op = {.call = STAT, .path = path, .info = &found};
+    struct op op = {.call = STAT, .path = path, .info = &found, .deadline = deadline};
     const int err = (int)run_named(&op);
     if (!err) *info = found;
     return err;
 }
 
+int hd_stat(const char *path, struct stat *info)
+{
+    return hd_stat_until(path, info, HD_FOREVER);
+}
+
+int hd_rename_until(const char *from, const char *to, int64_t deadline)
+{
+    struct op op = {.call = RENAME, .path = from, .to = to, .deadline = deadline};
+    return (int)run_named(&op);
+}
+
 int hd_rename(const char *from, const char *to)
 {
-    struct op op = {.call = RENAME, .path = from, .to = to};
+    return hd_rename_until(from, to, HD_FOREVER);
+}
+
+int hd_unlink_until(const char *path, int64_t deadline)
+{
+    struct op op = {.call = UNLINK, .path = path, .deadline = deadline};
     return (int)run_named(&op);
 }
 
 int hd_unlink(const char *path)
 {
-    struct op op = {.call = UNLINK, .path = path};
+    return hd_unlink_until(path, HD_FOREVER);
+}
+
+int hd_mkdir_until(const char *path, mode_t mode, int64_t deadline)
+{
+    struct op op = {.call = MKDIR, .path = path, .mode = mode, .deadline = deadline};
     return (int)run_named(&op);
 }
 
 int hd_mkdir(const char *path, mode_t mode)
 {
-    struct op op = {.call = MKDIR, .path = path, .mode = mode};
+    return hd_mkdir_until(path, mode, HD_FOREVER);
+}
+
+int hd_rmdir_until(const char *path, int64_t deadline)
+{
+    struct op op = {.call = RMDIR, .path = path, .deadline = deadline};
     return (int)run_named(&op);
 }
 
 int hd_rmdir(const char *path)
 {
-    struct op op = {.call = RMDIR, .path = path};
+    return hd_rmdir_until(path, HD_FOREVER);
+}
+
+int hd_dir_sync_until(const char *path, int64_t deadline)
+{
+    struct op op = {.call = SYNC_DIR, .path = path, .deadline = deadline};
     return (int)run_named(&op);
 }
 
 int hd_dir_sync(const char *path)
 {
-    struct op op = {.call = SYNC_DIR, .path = path};
-    return (int)run_named(&op);
+    return hd_dir_sync_until(path, HD_FOREVER);
 }
 
 /* ---- directories ---- */
@@ -296,12 +392,12 @@ struct hd_dir {
     size_t bytes, at;
 };
 
-int hd_dir_open(hd_dir **dir, const char *path)
+int hd_dir_open_until(hd_dir **dir, const char *path, int64_t deadline)
 {
     struct hd_dir *made = malloc(sizeof(*made));
     if (!made) return -ENOMEM;
     *made = (struct hd_dir){.entries = NULL};
-    struct op op = {.call = LIST, .path = path, .entries = &made->entries};
+    struct op op = {.call = LIST, .path = path, .entries = &made->entries, .deadline = deadline};
     const ssize_t bytes = run_named(&op);
     if (bytes < 0) {
         free(made);
@@ -310,6 +406,11 @@ int hd_dir_open(hd_dir **dir, const char *path)
     made->bytes = (size_t)bytes;
     *dir = made;
     return 0;
+}
+
+int hd_dir_open(hd_dir **dir, const char *path)
+{
+    return hd_dir_open_until(dir, path, HD_FOREVER);
 }
 
 int hd_dir_read(hd_dir *dir, hd_dir_entry *entry)

@@ -10,10 +10,12 @@
 #include "io/source.h"
 
 /* Read from or write to a file, at an offset or, if that is -1, at its position, which moves. A
- * stackless task, which cannot wait, does so itself. Returns: as hd_pread(); -EBADF; -ESPIPE if it
- * is no file. */
-ssize_t hdi_file_readv(hd_io io, const struct iovec *parts, int count, int64_t offset);
-ssize_t hdi_file_writev(hd_io io, const struct iovec *parts, int count, int64_t offset);
+ * stackless task, which cannot wait, does so itself. Returns: as hd_pread_until(); -EBADF; -ESPIPE
+ * if it is no file. */
+ssize_t hdi_file_readv(hd_io io, const struct iovec *parts, int count, int64_t offset,
+                       int64_t deadline);
+ssize_t hdi_file_writev(hd_io io, const struct iovec *parts, int count, int64_t offset,
+                        int64_t deadline);
 
 /* ---- what the simulated disk provides (sim/disk.c) ---- */
 

@@ -270,19 +270,39 @@ void hdi_flight_land(struct hdi_flight *flight, int result, struct hdi_wakeups *
     struct hdi_node *node = hdi_node_pop(&flight->waiters);
     if (node) {
         hdi_node_case(node)->result = result;
-        (void)hdi_node_complete(node, wakeups); /* Nothing else ends it. */
+        (void)hdi_node_complete(node, wakeups); /* Lost: who waited looks again. */
     }
     hdi_lock_give(&flight->waitable.lock);
 }
 
-static int await_landing(struct hdi_flight *flight)
+/* Come what may. Context: the lock. */
+static void await_end(struct hdi_flight *flight, hd_case *c)
+{
+    struct hdi_wakeups none = HDI_WAKEUPS_INIT;
+    if (attempt_landed(c, &none)) return;
+    (void)hdi_wait_locked_always(&op_flight, c);
+    hdi_lock_take(&flight->waitable.lock); /* FLIGHT-1 */
+}
+
+/* Returns what it did, and 0 in *why; or what the kernel said of one that was recalled, and the
+ * reason for that. */
+static int await_landing(struct hdi_lane *lane, struct hdi_flight *flight, int64_t deadline,
+                         int *why)
 {
     hd_case c = HD_CASE_(HD_CASE_NEVER, flight, NULL, 0);
     struct hdi_wakeups none = HDI_WAKEUPS_INIT;
+    *why = 0;
     hdi_lock_take(&flight->waitable.lock);
     if (!attempt_landed(&c, &none)) {
-        (void)hdi_wait_locked_always(&op_flight, &c);
+        const int err = hdi_wait_locked(&op_flight, &c, deadline);
         hdi_lock_take(&flight->waitable.lock); /* FLIGHT-1 */
+        if (!flight->landed) *why = err;
+    }
+    if (*why) { /* FLIGHT-2 */
+        hdi_lock_give(&flight->waitable.lock);
+        if (!lane->kind->recall(lane, flight)) return -ECANCELED;
+        hdi_lock_take(&flight->waitable.lock);
+        await_end(flight, &c);
     }
     const int result = flight->result;
     hdi_lock_give(&flight->waitable.lock);
@@ -297,21 +317,34 @@ struct hdi_lane *hdi_lane_for_flights(struct hd_runtime *runtime)
     return lane && lane->kind->fly && hdi_lane_may_act(lane) ? lane : NULL;
 }
 
-/* What a thread handed over that has ended since, the kernel gives up: nobody else cancels it. */
-ssize_t hdi_lane_fly(struct hdi_lane *lane, struct hdi_flight *flight)
+static ssize_t fly_once(struct hdi_lane *lane, struct hdi_flight *flight, int64_t deadline,
+                        int *why)
+{
+    flight->waitable = (struct hdi_waitable){0};
+    flight->landed = false;
+    hdi_list_init(&flight->waiters);
+    lane->kind->fly(lane, flight);
+    return await_landing(lane, flight, deadline, why);
+}
+
+static bool is_late(int64_t deadline)
+{
+    return deadline != HD_FOREVER && deadline <= hdi_sched_now();
+}
+
+/* What a thread handed over that has ended since, the kernel gives up, too. */
+ssize_t hdi_lane_fly(struct hdi_lane *lane, struct hdi_flight *flight, int64_t deadline)
 {
     struct hd_runtime *runtime = lane->worker->exec.runtime;
-    int result;
+    ssize_t result = -ECANCELED;
+    int why = 0;
     hdi_fetch_add_acq_rel(&runtime->io_waits, 1);
-    do {
-        flight->waitable = (struct hdi_waitable){0};
-        flight->landed = false;
-        hdi_list_init(&flight->waiters);
-        lane->kind->fly(lane, flight);
-        result = await_landing(flight);
-    } while (result == -ECANCELED || result == -EINTR);
+    while (!why && (result == -ECANCELED || result == -EINTR)) {
+        if (is_late(deadline)) why = -ETIMEDOUT;
+        else result = fly_once(lane, flight, deadline, &why);
+    }
     hdi_fetch_sub_acq_rel(&runtime->io_waits, 1);
-    return result;
+    return result == -ECANCELED || result == -EINTR ? why : result;
 }
 
 /* ---- what the scheduler calls ---- */

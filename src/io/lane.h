@@ -26,11 +26,16 @@
 
 struct hdi_lane;
 
-/* A call that the kernel makes with memory of the caller, a fiber, who waits until it is over, come
- * what may: on the caller's stack.
+/* A call that the kernel makes with memory of the caller, a fiber, who waits until it is over: on
+ * the caller's stack.
  *
  *   FLIGHT-1  Who lands it holds the lock throughout; the caller takes it once more before it
- *             returns, so that nobody is inside any more. */
+ *             returns, so that nobody is inside any more.
+ *   FLIGHT-2  A caller who is cancelled or late recalls it. What the kernel was not shown yet,
+ *             under the lane's lock, never happens, and nobody lands it. All else is cancelled in
+ *             the kernel and still waited for, since the memory is the kernel's until it lands. If
+ *             that is with -ECANCELED or -EINTR, nothing was done; else its result is the
+ *             caller's. */
 enum hdi_flight_kind { HDI_FLIGHT_READ, HDI_FLIGHT_WRITE, HDI_FLIGHT_SYNC, HDI_FLIGHT_DATA_SYNC };
 
 struct hdi_flight {
@@ -43,6 +48,7 @@ struct hdi_flight {
     const struct iovec *parts;
     unsigned count;
     uint64_t offset;
+    unsigned place; /* the lane's: its submission */
 };
 
 /* What is to be sent, of a handle that may be closed by now. */
@@ -73,6 +79,8 @@ struct hdi_lane_kind {
     void (*take_back)(struct hdi_lane *lane, const struct hdi_loan *loans, unsigned count);
     /* Have the kernel make a call. NULL: it cannot. */
     void (*fly)(struct hdi_lane *lane, struct hdi_flight *flight);
+    /* FLIGHT-2. Returns whether it will land. */
+    bool (*recall)(struct hdi_lane *lane, struct hdi_flight *flight);
     /* For lanes with an outbox: prepare to send what flies (OUT-2), if there is room at once.
      * Context: no lock. Or something, until then. Context: out.lock. */
     void (*put_sends)(struct hdi_lane *lane, const struct hdi_send *sends, unsigned count);
@@ -108,8 +116,9 @@ static inline bool hdi_lane_may_act(const struct hdi_lane *lane)
  * calls are to fail (os/sys.h). */
 struct hdi_lane *hdi_lane_for_flights(struct hd_runtime *runtime);
 
-/* Have the kernel make the call, and wait for it. Returns what it did. Context: fiber. */
-ssize_t hdi_lane_fly(struct hdi_lane *lane, struct hdi_flight *flight);
+/* Have the kernel make the call, and wait for it. Returns what it did; -ECANCELED, -ETIMEDOUT: it
+ * did nothing. Context: fiber. */
+ssize_t hdi_lane_fly(struct hdi_lane *lane, struct hdi_flight *flight, int64_t deadline);
 
 /* It is over. Context: no lock. */
 void hdi_flight_land(struct hdi_flight *flight, int result, struct hdi_wakeups *wakeups);

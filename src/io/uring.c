@@ -231,27 +231,30 @@ static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
     else hdi_socket_end(source);
 }
 
+static uint64_t name_of_flight(const struct hdi_flight *flight)
+{
+    return (uint64_t)(uintptr_t)flight + TAG_FLIGHT;
+}
+
 static void uring_fly(struct hdi_lane *base, struct hdi_flight *flight)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
-    struct io_uring_sqe *sqe = hdi_uring_place(lane);
-    switch (flight->kind) {
-    case HDI_FLIGHT_READ:
-        io_uring_prep_readv(sqe, flight->fd, flight->parts, flight->count, flight->offset);
-        break;
-    case HDI_FLIGHT_WRITE:
-        io_uring_prep_writev(sqe, flight->fd, flight->parts, flight->count, flight->offset);
-        break;
-    case HDI_FLIGHT_SYNC: io_uring_prep_fsync(sqe, flight->fd, 0); break;
-    case HDI_FLIGHT_DATA_SYNC:
-        io_uring_prep_fsync(sqe, flight->fd, IORING_FSYNC_DATASYNC);
-        break;
-    }
-    io_uring_sqe_set_data64(sqe, (uint64_t)(uintptr_t)flight + TAG_FLIGHT);
-    hdi_uring_may_fail(lane, sqe, "ring_flight");
+    hdi_uring_put_flight(lane, flight, name_of_flight(flight));
     hdi_lock_give(&lane->lock);
     told(lane); /* The caller may have given way since it chose the lane. */
+}
+
+/* The next flight from the same memory, by this lane, is behind the cancel. */
+static bool uring_recall(struct hdi_lane *base, struct hdi_flight *flight)
+{
+    struct hdi_uring *lane = (struct hdi_uring *)base;
+    hdi_lock_take(&lane->lock);
+    const bool lands = !hdi_uring_drop_flight(lane, flight, TAG_DONE);
+    if (lands) cancel(lane, name_of_flight(flight));
+    hdi_lock_give(&lane->lock);
+    if (lands) told(lane);
+    return lands;
 }
 
 void hdi_uring_put_take(struct hdi_uring *lane, struct hdi_source *source, unsigned at)
@@ -695,6 +698,7 @@ const struct hdi_lane_kind hdi_lane_uring = {
     .lend = hdi_uring_lend,
     .take_back = hdi_uring_take_back,
     .fly = uring_fly,
+    .recall = uring_recall,
     .put_sends = uring_put_sends,
     .put_linger = uring_put_linger,
     .carry_out = uring_carry_out,

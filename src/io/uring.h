@@ -131,6 +131,15 @@ void hdi_uring_file_told(struct hdi_uring *lane, hd_io handle, int result);
 void hdi_uring_file_forget(struct hdi_uring *lane, struct hdi_source *source, uint64_t name);
 void hdi_uring_file_gone(struct hdi_uring *lane, struct hdi_source *source, bool own);
 
+/* ---- calls with memory of their callers (uring_flight.c) ---- */
+
+/* Put the submission in, as `name`. Context: lock, which may be given back for a moment. */
+void hdi_uring_put_flight(struct hdi_uring *lane, struct hdi_flight *flight, uint64_t name);
+
+/* If the kernel cannot have seen it, it does nothing, and is told as `name`. Returns false if it
+ * can. Context: lock. */
+bool hdi_uring_drop_flight(struct hdi_uring *lane, const struct hdi_flight *flight, uint64_t name);
+
 /* ---- receiving for readers (uring_take.c) ---- */
 
 /* The set told of a connection: prepare to receive for who waits for a lease, as the take `at`.

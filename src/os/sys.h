@@ -73,7 +73,7 @@ struct hdi_sys {
                       int64_t offset); /* -1: at its position, which moves; so for pwritev */
     ssize_t (*pwritev)(struct hd_runtime *runtime, int fd, const struct iovec *parts, int count,
                        int64_t offset);
-    /* What is at hand, at an offset: never waits; -EAGAIN, -EOPNOTSUPP. NULL in sim. */
+    /* What is at hand: never waits; -EAGAIN, -EOPNOTSUPP. NULL in sim. */
     ssize_t (*preadv_now)(struct hd_runtime *runtime, int fd, const struct iovec *parts, int count,
                           int64_t offset);
     int (*fsync)(struct hd_runtime *runtime, int fd, bool data_only);
