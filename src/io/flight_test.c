@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Calls on files that are cancelled or late once they have begun, from inside: in a thread that is
+ * held there, and in a ring before and after the kernel has seen them.
+ */
+#include <sys/ioctl.h>
+
+#include "files.h"
+#include "io/uring.h"
+#include "os/clock.h"
+
+TEST_MAIN
+
+/* ---- by threads ---- */
+
+static struct {
+    _Atomic(bool) begun;
+    _Atomic(bool) go;            /* false: it is held */
+    _Atomic(int64_t) not_before; /* that it ends */
+} slow;
+
+/* A disk that takes its time to write: in a thread that has begun. */
+static int be_slow(struct hd_runtime *runtime, const char *name)
+{
+    (void)runtime;
+    if (strcmp(name, "pwritev") != 0) return 0;
+    hdi_store_release(&slow.begun, true);
+    while (!hdi_load_acquire(&slow.go)) sched_yield();
+    while (hdi_clock_now() <= hdi_load_acquire(&slow.not_before)) sched_yield();
+    return 0;
+}
+
+struct writing {
+    hd_io file;
+    int64_t deadline;
+};
+
+static int write_file(void *arg)
+{
+    const struct writing *writing = arg;
+    return (int)hd_pwrite_until(writing->file, "abc", 3, 0, writing->deadline);
+}
+
+static int cancel_begun(void *arg)
+{
+    (void)arg;
+    files_begin();
+    struct writing writing = {files_open(files_path("a"), O_RDWR | O_CREAT), HD_FOREVER};
+    hd_task *task = rt_spawn(NULL, write_file, &writing);
+    while (!hdi_load_acquire(&slow.begun)) hd_yield();
+    hd_cancel(task);
+    for (int i = 0; i < 100; i++) hd_yield();
+    hdi_store_release(&slow.go, true);
+    EXPECT_EQ(rt_join(task), 3);
+    EXPECT(files_hold(files_path("a"), "abc"));
+    EXPECT_EQ(hd_close(writing.file), 0);
+    files_end();
+    return 0;
+}
+
+static void run_slow(hd_fn *fn, const hd_options *options)
+{
+    if (options->io != HD_IO_EPOLL) return;
+    hdi_sys_fault = be_slow;
+    rt_run(fn, NULL, options);
+    hdi_sys_fault = NULL;
+}
+
+TEST_DRIVERS(a_thread_that_has_begun_is_waited_for, options)
+{
+    run_slow(cancel_begun, options);
+}
+
+/* If no thread has come to it in time, nothing was done; then once more. */
+static int be_late_begun(void *arg)
+{
+    (void)arg;
+    files_begin();
+    struct writing writing = {files_open(files_path("a"), O_RDWR | O_CREAT), 0};
+    hdi_store_release(&slow.go, true);
+    for (bool done = false; !done;) {
+        hdi_store_release(&slow.begun, false);
+        writing.deadline = hd_after_ms(10);
+        hdi_store_release(&slow.not_before, writing.deadline + 10 * HD_MS_NS);
+        const int n = write_file(&writing);
+        done = hdi_load_acquire(&slow.begun);
+        EXPECT_EQ(n, done ? 3 : -ETIMEDOUT);
+        EXPECT(hd_now(NULL) >= writing.deadline);
+        EXPECT(files_hold(files_path("a"), done ? "abc" : ""));
+    }
+    EXPECT_EQ(hd_close(writing.file), 0);
+    files_end();
+    return 0;
+}
+
+TEST_DRIVERS(a_thread_that_is_late_has_its_result, options)
+{
+    run_slow(be_late_begun, options);
+}
+
+#if HDI_URING && !HDI_MODEL
+
+/* ---- by io_uring ---- */
+
+enum { ROUNDS = 50 };
+
+static hd_io open_fifo(void)
+{
+    EXPECT_EQ(mkfifo(files_path("fifo"), 0600), 0);
+    return files_open(files_path("fifo"), O_RDWR); /* It does not wait for the other end. */
+}
+
+static int bytes_in(hd_io fifo)
+{
+    int there = -1;
+    EXPECT_EQ(ioctl(hd_io_fd(fifo), FIONREAD, &there), 0);
+    return there;
+}
+
+static void drain(hd_io fifo)
+{
+    char bytes[8];
+    const int there = bytes_in(fifo);
+    if (there > 0) EXPECT_EQ(read(hd_io_fd(fifo), bytes, sizeof(bytes)), there);
+}
+
+struct user {
+    hd_io fifo;
+    bool ready;
+    char bytes[8];
+};
+
+static int write_fifo(void *arg)
+{
+    struct user *user = arg;
+    user->ready = true;
+    return (int)hd_write(user->fifo, "abc", 3);
+}
+
+static int read_fifo(void *arg)
+{
+    struct user *user = arg;
+    user->ready = true;
+    return (int)hd_read(user->fifo, user->bytes, sizeof(user->bytes));
+}
+
+/* With one worker: when this returns, it waits. */
+static hd_task *begin(hd_fn *fn, struct user *user)
+{
+    user->ready = false;
+    hd_task *task = rt_spawn(NULL, fn, user);
+    while (!user->ready) hd_yield();
+    return task;
+}
+
+static void run_one_lane(hd_fn *fn, const hd_options *options)
+{
+    const hd_options own = rt_one_lane(options);
+    if (options->io == HD_IO_URING) rt_run(fn, NULL, &own);
+}
+
+/* The kernel would write at once. Now and then the worker shows it what there is before the
+ * cancel. */
+static int take_out(void *arg)
+{
+    (void)arg;
+    files_begin();
+    struct user user = {.fifo = open_fifo()};
+    int never = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        hd_task *task = begin(write_fifo, &user);
+        hd_cancel(task);
+        const int n = rt_join(task);
+        EXPECT_EQ(bytes_in(user.fifo), n == -ECANCELED ? 0 : 3);
+        never += n == -ECANCELED;
+        drain(user.fifo);
+    }
+    EXPECT(never > 0);
+    EXPECT_EQ(hd_close(user.fifo), 0);
+    files_end();
+    return 0;
+}
+
+TEST_DRIVERS(what_the_kernel_was_not_shown_never_happens, options)
+{
+    run_one_lane(take_out, options);
+}
+
+/* The kernel has taken all that was put in. */
+static bool is_handed_over(void)
+{
+    struct hdi_worker *worker = hdi_worker_self();
+    struct hdi_uring *lane = (struct hdi_uring *)hdi_load_acquire(&worker->lane);
+    hdi_lock_take(&lane->lock);
+    const unsigned tail = lane->ring.sq.sqe_tail;
+    const bool all = io_uring_smp_load_acquire(lane->ring.sq.khead) == tail;
+    hdi_lock_give(&lane->lock);
+    return all;
+}
+
+static hd_task *begin_in_kernel(struct user *user)
+{
+    hd_task *task = begin(read_fifo, user);
+    while (!is_handed_over()) hd_yield();
+    return task;
+}
+
+static int cancel_there(void *arg)
+{
+    (void)arg;
+    files_begin();
+    struct user user = {.fifo = open_fifo()};
+    for (int i = 0; i < ROUNDS; i++) {
+        hd_task *task = begin_in_kernel(&user);
+        hd_cancel(task);
+        EXPECT_EQ(rt_join(task), -ECANCELED);
+        memset(user.bytes, 'x', sizeof(user.bytes));
+        EXPECT_EQ(write(hd_io_fd(user.fifo), "abc", 3), 3);
+        EXPECT_EQ(bytes_in(user.fifo), 3);
+        EXPECT_EQ(user.bytes[0], 'x');
+        drain(user.fifo);
+    }
+    EXPECT_EQ(hd_close(user.fifo), 0);
+    files_end();
+    return 0;
+}
+
+TEST_DRIVERS(what_the_kernel_has_is_cancelled_there, options)
+{
+    run_one_lane(cancel_there, options);
+}
+
+/* What it waits for comes first, and then the cancel. */
+static int cancel_too_late(void *arg)
+{
+    (void)arg;
+    files_begin();
+    struct user user = {.fifo = open_fifo()};
+    for (int i = 0; i < ROUNDS; i++) {
+        memset(user.bytes, 0, sizeof(user.bytes));
+        hd_task *task = begin_in_kernel(&user);
+        EXPECT_EQ(write(hd_io_fd(user.fifo), "abc", 3), 3);
+        hd_cancel(task);
+        EXPECT_EQ(rt_join(task), 3);
+        EXPECT_EQ(memcmp(user.bytes, "abc", 3), 0);
+        EXPECT_EQ(bytes_in(user.fifo), 0);
+    }
+    EXPECT_EQ(hd_close(user.fifo), 0);
+    files_end();
+    return 0;
+}
+
+TEST_DRIVERS(what_was_done_in_the_kernel_counts, options)
+{
+    run_one_lane(cancel_too_late, options);
+}
+
+/* ---- too late from the start ---- */
+
+static _Atomic(unsigned) flights;
+
+static int count_flights(struct hd_runtime *runtime, const char *name)
+{
+    (void)runtime;
+    if (strcmp(name, "ring_flight") == 0) hdi_fetch_add_acq_rel(&flights, 1);
+    return 0;
+}
+
+static int begin_late(void *arg)
+{
+    (void)arg;
+    files_begin();
+    struct writing writing = {files_open(files_path("a"), O_RDWR | O_CREAT), hd_now(NULL) - 1};
+    EXPECT_EQ(write_file(&writing), -ETIMEDOUT);
+    EXPECT_EQ(hdi_load_acquire(&flights), 0);
+    writing.deadline = HD_FOREVER;
+    EXPECT_EQ(write_file(&writing), 3);
+    if (hdi_load_acquire(&flights) == 0) test_skip("this kernel does not let io_uring be watched");
+    EXPECT_EQ(hd_close(writing.file), 0);
+    files_end();
+    return 0;
+}
+
+TEST_DRIVERS(nothing_is_asked_of_the_kernel_too_late, options)
+{
+    if (options->io != HD_IO_URING) return;
+    hdi_sys_fault = count_flights;
+    rt_run(begin_late, NULL, options);
+    hdi_sys_fault = NULL;
+}
+
+#endif
