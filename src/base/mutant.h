@@ -92,6 +92,9 @@
     X(source_stale_late, "a close wakes who waits, and only then is the handle stale")   \
     X(source_tell_stale, "what becomes ready is told without a look at the handle")      \
     X(source_close_used, "a close ends a descriptor that another still uses")            \
+    X(blocking_blind_claim, "a call that blocks is claimed by a test and a store")       \
+    X(flight_left_behind, "who recalls a call of the kernel does not wait for its end")  \
+    X(flight_blind_return, "who waited for the kernel returns while it is still told")   \
     X(guest_ignored, "a runtime goes while another thread still wakes a task of it")
 
 #if HDI_MODEL

@@ -295,12 +295,13 @@ static int await_landing(struct hdi_lane *lane, struct hdi_flight *flight, int64
     hdi_lock_take(&flight->waitable.lock);
     if (!attempt_landed(&c, &none)) {
         const int err = hdi_wait_locked(&op_flight, &c, deadline);
+        if (HDI_MUTANT(flight_blind_return) && flight->landed) return flight->result;
         hdi_lock_take(&flight->waitable.lock); /* FLIGHT-1 */
         if (!flight->landed) *why = err;
     }
     if (*why) { /* FLIGHT-2 */
         hdi_lock_give(&flight->waitable.lock);
-        if (!lane->kind->recall(lane, flight)) return -ECANCELED;
+        if (!lane->kind->recall(lane, flight) || HDI_MUTANT(flight_left_behind)) return -ECANCELED;
         hdi_lock_take(&flight->waitable.lock);
         await_end(flight, &c);
     }

@@ -16,6 +16,7 @@
 #include <errno.h>
 
 #include "base/check.h"
+#include "base/mutant.h"
 #include "sched/runtime.h"
 
 enum { WAITING, BEGUN, GIVEN_UP };
@@ -29,6 +30,11 @@ struct call {
 static bool claim(struct call *call, uint32_t state)
 {
     uint32_t seen = WAITING;
+    if (HDI_MUTANT(blocking_blind_claim)) {
+        seen = hdi_load_acquire(&call->state);
+        if (seen == WAITING) hdi_store_release(&call->state, state);
+        return seen == WAITING;
+    }
     return hdi_cas_acq_rel(&call->state, &seen, state);
 }
 

@@ -8,33 +8,6 @@
 #include "pool.h"
 #include "task/state.h"
 
-static hd_dispatcher *new_pool(hd_runtime *rt, unsigned workers, bool elastic)
-{
-    const struct hdi_dispatcher_spec spec = {
-        .name = "pool",
-        .workers = workers,
-        .spin_rounds = 1,
-        .policy = HD_POLICY_ORDERED,
-        .elastic = elastic,
-    };
-    hd_dispatcher *pool = NULL;
-    MODEL_EQUAL(hdi_dispatcher_new(&pool, rt, &spec), 0);
-    MODEL_NAME(pool->idle.counts);
-    MODEL_NAME(pool->inject.length);
-    MODEL_NAME(pool->closing);
-    MODEL_NAME(pool->stopping);
-    MODEL_NAME(pool->live);
-    MODEL_NAME(pool->guests);
-    MODEL_NAME(pool->grow);
-    hdi_model_name_thread(pool->workers[0].thread.model, "pool 0");
-    return pool;
-}
-
-static void settle_pool(hd_dispatcher *pool)
-{
-    while (hdi_idle_parked(&pool->idle) < hdi_load_acquire(&pool->live)) hdi_cpu_relax();
-}
-
 static hd_poll add_one(void *state, int *result)
 {
     int *number = *(int **)state;

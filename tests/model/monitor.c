@@ -89,11 +89,6 @@ static void start_spare(hd_dispatcher *pool)
     hdi_model_name_thread(pool->workers[1].thread.model, "spare");
 }
 
-static void settle_pool(hd_dispatcher *pool)
-{
-    while (!hdi_dispatcher_all_parked(pool)) hdi_cpu_relax();
-}
-
 /* The only worker is stuck, and what would free it is queued while a spare comes. */
 MODEL(spare_comes, .sc = 1, .tso = 1, .pso = 1, RT_STEPS)
 {

@@ -1,11 +1,38 @@
 /* SPDX-License-Identifier: MIT
  *
- * pool: tasks of dispatchers in scenarios, and one that holds a worker until another runs.
+ * pool: dispatchers and their tasks in scenarios, and one that holds a worker until another runs.
  */
 #ifndef POOL_H
 #define POOL_H
 
 #include "rt.h"
+
+static inline hd_dispatcher *new_pool(hd_runtime *rt, unsigned workers, bool elastic)
+{
+    const struct hdi_dispatcher_spec spec = {
+        .name = "pool",
+        .workers = workers,
+        .spin_rounds = 1,
+        .policy = HD_POLICY_ORDERED,
+        .elastic = elastic,
+    };
+    hd_dispatcher *pool = NULL;
+    MODEL_EQUAL(hdi_dispatcher_new(&pool, rt, &spec), 0);
+    MODEL_NAME(pool->idle.counts);
+    MODEL_NAME(pool->inject.length);
+    MODEL_NAME(pool->closing);
+    MODEL_NAME(pool->stopping);
+    MODEL_NAME(pool->live);
+    MODEL_NAME(pool->guests);
+    MODEL_NAME(pool->grow);
+    hdi_model_name_thread(pool->workers[0].thread.model, "pool 0");
+    return pool;
+}
+
+static inline void settle_pool(hd_dispatcher *pool)
+{
+    while (!hdi_dispatcher_all_parked(pool)) hdi_cpu_relax();
+}
 
 static inline hd_task *spawn_on(hd_dispatcher *pool, hd_fn *fn, void *arg, unsigned flags)
 {
