@@ -186,11 +186,45 @@ TEST_DRIVERS(what_the_kernel_was_not_shown_never_happens, options)
     run_one_lane(take_out, options);
 }
 
+static struct hdi_uring *ring_here(void)
+{
+    return (struct hdi_uring *)hdi_load_acquire(&hdi_worker_self()->lane);
+}
+
+/* Only what stands there, and was not shown. */
+static int drop_each(void *arg)
+{
+    (void)arg;
+    files_begin();
+    files_put(files_path("a"), "", 0); /* There is a lane from then on. */
+    struct hdi_uring *lane = ring_here();
+    struct hdi_flight flight = {.kind = HDI_FLIGHT_SYNC, .fd = -1};
+    enum { NAME = 16, OTHER = 32, DROPPED = 48 };
+    hdi_lock_take(&lane->lock);
+    const unsigned tail = lane->ring.sq.sqe_tail;
+    hdi_uring_put_flight(lane, &flight, NAME);
+    const struct hdi_flight old = {.place = flight.place - 1};
+    const struct hdi_flight very_old = {.place = flight.place + (1U << 30)};
+    EXPECT(!hdi_uring_drop_flight(lane, &old, NAME, DROPPED));
+    EXPECT(!hdi_uring_drop_flight(lane, &very_old, NAME, DROPPED));
+    EXPECT(!hdi_uring_drop_flight(lane, &flight, OTHER, DROPPED));
+    EXPECT(hdi_uring_drop_flight(lane, &flight, NAME, DROPPED));
+    EXPECT(!hdi_uring_drop_flight(lane, &flight, NAME, DROPPED));
+    lane->ring.sq.sqe_tail = tail; /* as if there had been none */
+    hdi_lock_give(&lane->lock);
+    files_end();
+    return 0;
+}
+
+TEST_DRIVERS(nothing_else_is_taken_out_of_the_ring, options)
+{
+    run_one_lane(drop_each, options);
+}
+
 /* The kernel has taken all that was put in. */
 static bool is_handed_over(void)
 {
-    struct hdi_worker *worker = hdi_worker_self();
-    struct hdi_uring *lane = (struct hdi_uring *)hdi_load_acquire(&worker->lane);
+    struct hdi_uring *lane = ring_here();
     hdi_lock_take(&lane->lock);
     const unsigned tail = lane->ring.sq.sqe_tail;
     const bool all = io_uring_smp_load_acquire(lane->ring.sq.khead) == tail;

@@ -250,8 +250,9 @@ static bool uring_recall(struct hdi_lane *base, struct hdi_flight *flight)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
-    const bool lands = !hdi_uring_drop_flight(lane, flight, TAG_DONE);
-    if (lands) cancel(lane, name_of_flight(flight));
+    const uint64_t name = name_of_flight(flight);
+    const bool lands = !hdi_uring_drop_flight(lane, flight, name, TAG_DONE);
+    if (lands) cancel(lane, name);
     hdi_lock_give(&lane->lock);
     if (lands) told(lane);
     return lands;

@@ -136,9 +136,10 @@ void hdi_uring_file_gone(struct hdi_uring *lane, struct hdi_source *source, bool
 /* Put the submission in, as `name`. Context: lock, which may be given back for a moment. */
 void hdi_uring_put_flight(struct hdi_uring *lane, struct hdi_flight *flight, uint64_t name);
 
-/* If the kernel cannot have seen it, it does nothing, and is told as `name`. Returns false if it
+/* If the kernel cannot have seen it, it does nothing, and is told as `dropped`. Returns false if it
  * can. Context: lock. */
-bool hdi_uring_drop_flight(struct hdi_uring *lane, const struct hdi_flight *flight, uint64_t name);
+bool hdi_uring_drop_flight(struct hdi_uring *lane, const struct hdi_flight *flight, uint64_t name,
+                           uint64_t dropped);
 
 /* ---- receiving for readers (uring_take.c) ---- */
 

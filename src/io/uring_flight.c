@@ -27,14 +27,17 @@ void hdi_uring_put_flight(struct hdi_uring *lane, struct hdi_flight *flight, uin
     hdi_uring_may_fail(lane, sqe, "ring_flight");
 }
 
-/* What publish() has shown the kernel is before sqe_head. */
-bool hdi_uring_drop_flight(struct hdi_uring *lane, const struct hdi_flight *flight, uint64_t name)
+/* What publish() has shown the kernel is before sqe_head. The count of places comes round while a
+ * read waits, in hours, so the place alone does not say whose it is. */
+bool hdi_uring_drop_flight(struct hdi_uring *lane, const struct hdi_flight *flight, uint64_t name,
+                           uint64_t dropped)
 {
     struct io_uring_sq *sq = &lane->ring.sq;
-    if ((int)(flight->place - sq->sqe_head) < 0) return false;
     struct io_uring_sqe *sqe = &sq->sqes[flight->place & sq->ring_mask];
+    const bool ours = flight->place - sq->sqe_head < sq->sqe_tail - sq->sqe_head;
+    if (!ours || sqe->user_data != name) return false;
     io_uring_prep_nop(sqe);
-    io_uring_sqe_set_data64(sqe, name);
+    io_uring_sqe_set_data64(sqe, dropped);
     return true;
 }
 
