@@ -16,12 +16,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/pidfd.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <heddle/dispatcher.h>
 #include <heddle/process.h>
@@ -31,7 +27,7 @@
 
 #define KILL_GRACE_NS (5 * HD_SECOND_NS)
 
-enum { STREAMS = 3 };
+enum { STREAMS = HDI_STREAMS };
 
 struct hd_child {
     struct hd_runtime *runtime;  /* constant, as all but the last four */
@@ -49,35 +45,19 @@ struct hd_child {
 
 /* ---- its end ---- */
 
-static int status_of(const siginfo_t *info)
-{
-    if (info->si_code == CLD_EXITED) return W_EXITCODE(info->si_status, 0);
-    return info->si_status | (info->si_code == CLD_DUMPED ? WCOREFLAG : 0);
-}
-
-static int wait_id(const struct hd_child *child, siginfo_t *info, int flags)
-{
-    const idtype_t type = child->pidfd >= 0 ? P_PIDFD : P_PID;
-    const id_t id = (id_t)(child->pidfd >= 0 ? child->pidfd : child->pid);
-    int err;
-    memset(info, 0, sizeof(*info)); /* si_pid 0: it has not ended. */
-    do err = waitid(type, id, info, flags) == 0 ? 0 : -errno;
-    while (err == -EINTR);
-    return err;
-}
-
 /* Reap it, if it has ended; with flags 0, wait for that, blocking. Returns: 0, -EAGAIN: it runs;
- * -ECHILD. */
+ * -ECHILD; what else the kernel says, which may be different the next time. */
 static int reap(struct hd_child *child, int flags)
 {
-    siginfo_t info;
+    int err = 0;
     hdi_mutex_lock(&child->lock);
     if (!child->ended) {
-        child->lost = wait_id(child, &info, WEXITED | flags);
-        child->ended = child->lost || info.si_pid != 0; /* CHILD-1 */
-        if (child->ended && !child->lost) child->status = status_of(&info);
+        err = hdi_sys(child->runtime, wait, child->pid, child->pidfd, flags, &child->status);
+        child->ended = err == 1 || err == -ECHILD; /* CHILD-1 */
+        child->lost = err == -ECHILD ? err : 0;
     }
-    const int err = child->ended ? child->lost : -EAGAIN;
+    if (child->ended) err = child->lost;
+    else if (err == 0) err = -EAGAIN;
     hdi_mutex_unlock(&child->lock);
     return err;
 }
@@ -87,8 +67,12 @@ static ssize_t try_reap(struct hdi_source *source, void *arg)
 {
     struct hd_child *child = arg;
     char byte;
-    if (child->pidfd < 0 && read(source->fd, &byte, 1) < 0) return -errno; /* CHILD-2 */
-    return reap(child, WNOHANG);
+    const struct iovec part = {&byte, 1};
+    const bool errand = child->pidfd < 0;
+    const ssize_t n = errand ? hdi_sys(child->runtime, readv, source->fd, &part, 1) : 0;
+    if (n < 0) return n; /* CHILD-2 */
+    const int err = reap(child, WNOHANG);
+    return errand && err == -EAGAIN ? -ECHILD : err; /* It is over, and found none to wait for. */
 }
 
 static int await_end(struct hd_child *child, int64_t deadline)
@@ -100,38 +84,17 @@ static int await_end(struct hd_child *child, int64_t deadline)
 
 struct launch {
     struct hd_child *child;
-    const char *const *argv;
     const hd_child_options *options;
-    int theirs[STREAMS]; /* what becomes its streams, all over 2; -1: it inherits ours */
+    struct hdi_spawn spawn;
 };
 
-/* Errors that tests ask for, of calls that are not in the table of os/sys.h. */
-static int fault(struct hd_runtime *runtime, const char *name)
-{
-    return hdi_sys_fault ? hdi_sys_fault(runtime, name) : 0;
-}
-
-/* A copy out of the way of the child's streams, none of which is then written over by another. */
-static int copy_high(struct hd_runtime *runtime, int fd)
-{
-    const int err = fault(runtime, "dup");
-    const int copy = err ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, STREAMS);
-    return err ? err : copy < 0 ? -errno : copy;
-}
-
+/* Out of the way of the child's streams, none of which is then written over by another. */
 static int move_high(struct hd_runtime *runtime, int fd)
 {
     if (fd < 0 || fd >= STREAMS) return fd;
-    const int copy = copy_high(runtime, fd);
+    const int copy = hdi_sys(runtime, dup, fd, STREAMS);
     (void)hdi_sys(runtime, close, fd);
     return copy;
-}
-
-/* Children expect to wait in a read or write. */
-static int make_blocking(int fd)
-{
-    const int flags = fcntl(fd, F_GETFL);
-    return flags >= 0 && fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0 ? 0 : -errno;
 }
 
 /* Returns: the child's end, -errno. */
@@ -141,7 +104,7 @@ static int open_pipe(struct hd_child *child, int stream)
     int err = hdi_sys(child->runtime, pipe, ends);
     if (err < 0) return err;
     const int theirs = ends[stream != 0], ours = ends[stream == 0];
-    err = make_blocking(theirs);
+    err = hdi_sys(child->runtime, set_blocking, theirs, true); /* It expects to wait there. */
     if (err) {
         (void)hdi_sys(child->runtime, close, ours);
     } else {
@@ -160,71 +123,20 @@ static int open_stream(struct launch *launch, int stream)
     case HD_CHILD_INHERIT: return 0;
     case HD_CHILD_NULL: fd = hdi_sys(runtime, open, "/dev/null", O_RDWR, 0); break;
     case HD_CHILD_PIPE: fd = open_pipe(launch->child, stream); break;
-    case HD_CHILD_FD: fd = copy_high(runtime, launch->options->fds[stream]); break;
+    case HD_CHILD_FD: fd = hdi_sys(runtime, dup, launch->options->fds[stream], STREAMS); break;
     }
     fd = move_high(runtime, fd);
     if (fd < 0) return fd;
-    launch->theirs[stream] = fd;
+    launch->spawn.fds[stream] = fd;
     return 0;
 }
 
 static void close_theirs(struct launch *launch)
 {
+    const int *fds = launch->spawn.fds;
     for (int i = 0; i < STREAMS; i++) {
-        if (launch->theirs[i] >= 0) (void)hdi_sys(launch->child->runtime, close, launch->theirs[i]);
+        if (fds[i] >= 0) (void)hdi_sys(launch->child->runtime, close, fds[i]);
     }
-}
-
-/* Threads here block signals, and the program may ignore some: neither is the child's affair.
- * Returns: an errno. */
-static int describe_signals(posix_spawnattr_t *attributes)
-{
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    int error = posix_spawnattr_setsigmask(attributes, &none);
-    if (!error) error = posix_spawnattr_setsigdefault(attributes, &all);
-    const short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
-    return error ? error : posix_spawnattr_setflags(attributes, flags);
-}
-
-/* Returns: an errno. */
-static int describe_files(const struct launch *launch, posix_spawn_file_actions_t *actions)
-{
-    int error = 0;
-    for (int i = 0; i < STREAMS && !error; i++) {
-        const int fd = launch->theirs[i];
-        if (fd >= 0) error = posix_spawn_file_actions_adddup2(actions, fd, i);
-    }
-    const char *dir = launch->options->dir;
-    return error || !dir ? error : posix_spawn_file_actions_addchdir_np(actions, dir);
-}
-
-static int spawn_as(const struct launch *launch, const posix_spawn_file_actions_t *actions,
-                    const posix_spawnattr_t *attributes)
-{
-    const char *const *env = launch->options->env;
-    const int err = fault(launch->child->runtime, "posix_spawn");
-    if (err) return -err;
-    return posix_spawnp(&launch->child->pid, launch->argv[0], actions, attributes,
-                        (char *const *)launch->argv, env ? (char *const *)env : environ);
-}
-
-static int spawn(const struct launch *launch)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    int error = posix_spawn_file_actions_init(&actions);
-    if (error) return -error;
-    error = posix_spawnattr_init(&attributes);
-    if (!error) {
-        error = describe_signals(&attributes);
-        if (!error) error = describe_files(launch, &actions);
-        if (!error) error = spawn_as(launch, &actions, &attributes);
-        posix_spawnattr_destroy(&attributes);
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    return -error;
 }
 
 /* ---- learning of its end ---- */
@@ -239,10 +151,9 @@ struct errand {
 static hd_poll run_errand(void *state, int *result)
 {
     const struct errand *errand = state;
-    siginfo_t info;
-    int err;
-    do err = waitid(P_PID, (id_t)errand->pid, &info, WEXITED | WNOWAIT);
-    while (err != 0 && errno == EINTR);
+    int status;
+    /* Who reaps is told of errors. */
+    (void)hdi_sys(errand->runtime, wait, errand->pid, -1, WNOWAIT, &status);
     *result = 0;
     return HD_READY;
 }
@@ -271,21 +182,33 @@ static int begin_errand(struct hd_child *child)
 
 static int begin_watching(struct hd_child *child)
 {
-    int err = fault(child->runtime, "pidfd_open");
-    const int fd = err ? -1 : pidfd_open(child->pid, 0);
-    if (!err && fd < 0) err = -errno;
-    if (err == -ENOSYS || err == -EPERM) return begin_errand(child); /* or a sandbox forbids it */
-    if (err) return err;
+    const int fd = hdi_sys(child->runtime, pidfd_open, child->pid);
+    if (fd == -ENOSYS || fd == -EPERM) return begin_errand(child); /* or a sandbox forbids it */
+    if (fd < 0) return fd;
     child->pidfd = fd;
     return hdi_source_create(child->runtime, fd, HDI_SOURCE_PIPE, &child->exit);
 }
 
-/* CHILD-3. Blocks, for the moment that it takes. */
+/* It may end by itself then, also if it may not be killed. */
+static void close_pipes(struct hd_child *child)
+{
+    for (int i = 0; i < STREAMS; i++) (void)hd_close(child->pipes[i]); /* Or that was done. */
+}
+
+/* Blocks, for the moment that it takes; what may not be killed, as one that runs with the rights of
+ * another user, is waited for. */
+static void wait_blocking(struct hd_child *child)
+{
+    for (int i = 0; i < 2 && reap(child, 0) != 0; i++) continue; /* A passing error passes. */
+}
+
+/* CHILD-3. */
 static void undo(struct hd_child *child)
 {
     child->pidfd = -1; /* It was closed. */
-    (void)kill(child->pid, SIGKILL);
-    (void)reap(child, 0);
+    close_pipes(child);
+    (void)hdi_sys(child->runtime, kill, child->pid, -1, SIGKILL);
+    wait_blocking(child);
 }
 
 /* Context: a thread that may block. */
@@ -294,9 +217,10 @@ static int launch_it(void *arg)
     struct launch *launch = arg;
     int err = 0;
     for (int i = 0; i < STREAMS && !err; i++) err = open_stream(launch, i);
-    if (!err) err = spawn(launch);
+    const int pid = err ? err : hdi_sys(launch->child->runtime, spawn, &launch->spawn);
     close_theirs(launch);
-    if (err) return err;
+    if (pid < 0) return pid;
+    launch->child->pid = pid;
     err = begin_watching(launch->child);
     if (err) undo(launch->child);
     return err;
@@ -304,7 +228,7 @@ static int launch_it(void *arg)
 
 static void free_child(struct hd_child *child)
 {
-    for (int i = 0; i < STREAMS; i++) (void)hd_close(child->pipes[i]); /* It may be closed. */
+    close_pipes(child);
     (void)hd_close(child->exit);
     free(child);
 }
@@ -341,7 +265,8 @@ int hd_child_start(hd_child **out, const char *const *argv, const hd_child_optio
     if (runtime->world->kind == HD_WORLD_SIM) return -ENOTSUP;
     struct hd_child *child = create_child(runtime, options);
     if (!child) return -ENOMEM;
-    struct launch launch = {child, argv, options, {-1, -1, -1}};
+    const struct hdi_spawn spawn = {argv, options->env, options->dir, {-1, -1, -1}};
+    struct launch launch = {child, options, spawn};
     int result = 0;
     err = hd_blocking(launch_it, &launch, &result);
     if (!err) err = result;
@@ -367,16 +292,10 @@ pid_t hd_child_pid(const hd_child *child)
 
 int hd_child_kill(hd_child *child, int signal)
 {
-    int err = 0;
     if (child->pidfd >= 0) (void)reap(child, WNOHANG); /* What has ended takes no signals. */
     hdi_mutex_lock(&child->lock);
-    if (child->ended) {
-        err = -ESRCH;
-    } else if (child->pidfd >= 0) {
-        err = pidfd_send_signal(child->pidfd, signal, NULL, 0) == 0 ? 0 : -errno;
-    } else {
-        err = kill(child->pid, signal) == 0 ? 0 : -errno; /* CHILD-1 */
-    }
+    const int err = child->ended ? -ESRCH /* CHILD-1 */
+                                 : hdi_sys(child->runtime, kill, child->pid, child->pidfd, signal);
     hdi_mutex_unlock(&child->lock);
     return err;
 }
@@ -394,7 +313,7 @@ static void end_at_once(struct hd_child *child)
 {
     (void)hd_child_kill(child, SIGKILL); /* Or it has just ended. */
     (void)await_end(child, HD_FOREVER);
-    if (!has_ended(child)) (void)reap(child, 0);
+    if (!has_ended(child)) wait_blocking(child);
 }
 
 static void end_gently(struct hd_child *child)
@@ -431,6 +350,7 @@ int hd_child_wait(hd_child *child, int *status)
 void hd_child_free(hd_child *child)
 {
     if (!child) return;
+    close_pipes(child);
     if (!has_ended(child)) shielded(end_at_once, child);
     free_child(child);
 }

@@ -24,6 +24,7 @@ static struct hdi_worker *worker_of(struct hd_runtime *runtime)
 
 /* ---- between the calls ---- */
 
+/* Should the kernel not set it, the other loop is to come at once: rather too often than late. */
 static void set_timer(struct hd_runtime *runtime, int64_t deadline_ns)
 {
     struct itimerspec at = {0};
@@ -32,7 +33,9 @@ static void set_timer(struct hd_runtime *runtime, int64_t deadline_ns)
         at.it_value.tv_sec = ns / 1000000000;
         at.it_value.tv_nsec = ns % 1000000000;
     }
-    (void)timerfd_settime(runtime->embed.timer, TFD_TIMER_ABSTIME, &at, NULL);
+    const int err =
+        hdi_live(runtime, timerfd_settime, runtime->embed.timer, TFD_TIMER_ABSTIME, &at, NULL);
+    if (err) hdi_event_raise(worker_of(runtime)->parker.event);
 }
 
 static bool sees_work(struct hdi_worker *worker)
@@ -162,12 +165,13 @@ int hdi_embedded_start(struct hd_dispatcher *dispatcher)
     if (!lane) return err;
     struct hdi_epoll *set = hdi_epoll_of(lane);
     runtime->embed.fd = set->fd;
-    runtime->embed.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    const int timer =
+        hdi_live(runtime, timerfd_create, CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     /* Level-triggered: until the timer is set anew. */
-    err = runtime->embed.timer < 0 ? -errno
-                                   : hdi_epoll_add(set, runtime->embed.timer, EPOLLIN, (hd_io){0});
+    err = timer < 0 ? timer : hdi_epoll_add(set, timer, EPOLLIN, (hd_io){0});
+    runtime->embed.timer = timer;
     if (err) {
-        if (runtime->embed.timer >= 0) close(runtime->embed.timer);
+        if (timer >= 0) close(timer);
         hdi_io_end(runtime);
         return err;
     }

@@ -15,13 +15,14 @@
 
 /* ---- a set ---- */
 
-int hdi_epoll_open(struct hdi_epoll *set, int max)
+int hdi_epoll_open(struct hdi_epoll *set, struct hd_runtime *runtime, int max)
 {
     HDI_ASSERT(max <= HDI_EPOLL_MAX);
+    set->runtime = runtime;
     set->max = max;
     set->fetched = 0;
-    set->fd = epoll_create1(EPOLL_CLOEXEC);
-    return set->fd < 0 ? -errno : 0;
+    set->fd = hdi_live(runtime, epoll_create1, EPOLL_CLOEXEC);
+    return set->fd < 0 ? set->fd : 0;
 }
 
 void hdi_epoll_close(struct hdi_epoll *set)
@@ -32,18 +33,19 @@ void hdi_epoll_close(struct hdi_epoll *set)
 int hdi_epoll_add(struct hdi_epoll *set, int fd, uint32_t events, hd_io handle)
 {
     struct epoll_event event = {.events = events, .data.u64 = handle.private_};
-    return epoll_ctl(set->fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+    return hdi_live(set->runtime, epoll_ctl, set->fd, EPOLL_CTL_ADD, fd, &event);
 }
 
 /* A descriptor that is only ours leaves by being closed, if that is now: nobody becomes a user any
- * more. In a process that was forked it stays open, and what is told of it is stale (LANE-2). */
+ * more. In a process that was forked it stays open, and what is told of it is stale (LANE-2); so it
+ * is of one that will not be taken out. */
 void hdi_epoll_leave(struct hdi_epoll *set, struct hdi_source *source)
 {
     hdi_lock_take(&source->in.waitable.lock);
     const bool ours = !hdi_load_relaxed(&source->shared) && !source->borrowed;
     const bool closes = ours && source->users == 1;
     hdi_lock_give(&source->in.waitable.lock);
-    if (!closes) (void)epoll_ctl(set->fd, EPOLL_CTL_DEL, source->fd, NULL);
+    if (!closes) (void)hdi_live(set->runtime, epoll_ctl, set->fd, EPOLL_CTL_DEL, source->fd, NULL);
 }
 
 /* For so long, in milliseconds, on kernels without epoll_pwait2(): rather a little late. */
@@ -53,17 +55,23 @@ static int rounded_up_ms(int64_t ns)
     return ms < INT32_MAX ? (int)ms : INT32_MAX;
 }
 
+static int wait_ms(struct hdi_epoll *set, int ms)
+{
+    return hdi_live(set->runtime, epoll_wait, set->fd, set->events, set->max, ms);
+}
+
 static int wait_until(struct hdi_epoll *set, int64_t deadline_ns)
 {
-    if (deadline_ns == INT64_MAX) return epoll_wait(set->fd, set->events, set->max, -1);
+    if (deadline_ns == INT64_MAX) return wait_ms(set, -1);
     int64_t left_ns = deadline_ns - hdi_clock_now();
-    if (left_ns <= 0) return epoll_wait(set->fd, set->events, set->max, 0);
+    if (left_ns <= 0) return wait_ms(set, 0);
     /* The kernel adds up to half a percent here, and who wakes early sleeps again. */
     if (left_ns > FAR_NS) left_ns -= left_ns / 128;
     const struct timespec left = {.tv_sec = left_ns / 1000000000, .tv_nsec = left_ns % 1000000000};
-    const int count = epoll_pwait2(set->fd, set->events, set->max, &left, NULL);
-    if (count >= 0 || errno != ENOSYS) return count;
-    return epoll_wait(set->fd, set->events, set->max, rounded_up_ms(left_ns));
+    const int count = hdi_live(set->runtime, epoll_pwait2, set->fd, set->events, set->max, &left,
+                               NULL);
+    if (count >= 0 || count == -EINTR) return count;
+    return wait_ms(set, rounded_up_ms(left_ns)); /* -ENOSYS; -EPERM: a sandbox that is older. */
 }
 
 void hdi_epoll_sleep(struct hdi_epoll *set, int64_t deadline_ns)
@@ -101,7 +109,7 @@ bool hdi_epoll_tell(const struct epoll_event *events, int count, struct hdi_wake
 int hdi_epoll_fetch(struct hdi_epoll *set, bool look)
 {
     if (set->fetched == 0 && look) {
-        const int count = epoll_wait(set->fd, set->events, set->max, 0);
+        const int count = wait_ms(set, 0);
         set->fetched = count > 0 ? count : 0;
     }
     const int count = set->fetched;
@@ -112,7 +120,8 @@ int hdi_epoll_fetch(struct hdi_epoll *set, bool look)
 bool hdi_epoll_stand_in(struct hdi_epoll *set, struct hdi_wakeups *wakeups)
 {
     struct epoll_event events[64]; /* The set's own are its worker's. */
-    return hdi_epoll_tell(events, epoll_wait(set->fd, events, 64, 0), wakeups);
+    const int count = hdi_live(set->runtime, epoll_wait, set->fd, events, 64, 0);
+    return hdi_epoll_tell(events, count, wakeups);
 }
 
 /* ---- a lane of nothing else ---- */
@@ -134,7 +143,7 @@ static void epoll_destroy(struct hdi_lane *lane)
     free(lane);
 }
 
-static struct hdi_lane *epoll_create_lane(int event, int *err)
+static struct hdi_lane *epoll_create_lane(struct hdi_worker *worker, int event, int *err)
 {
     struct epoll_lane *lane = calloc(1, sizeof(*lane));
     if (!lane) {
@@ -142,7 +151,7 @@ static struct hdi_lane *epoll_create_lane(int event, int *err)
         return NULL;
     }
     lane->lane.kind = &hdi_lane_epoll;
-    *err = hdi_epoll_open(&lane->set, HDI_EPOLL_MAX);
+    *err = hdi_epoll_open(&lane->set, worker->exec.runtime, HDI_EPOLL_MAX);
     if (*err == 0) {
         *err = hdi_epoll_add(&lane->set, event, EPOLLIN, (hd_io){0});
         if (*err == 0) return &lane->lane;

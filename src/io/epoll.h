@@ -17,6 +17,7 @@ enum { HDI_EPOLL_MAX = 256 };
 #define HDI_EPOLL_IN (EPOLLIN | EPOLLPRI | EPOLLRDHUP) /* what is asked of who may be read from */
 
 struct hdi_epoll {
+    struct hd_runtime *runtime;
     int fd;
     int max; /* events that are fetched at once */
     int fetched; /* its worker's, as the next: by hdi_epoll_sleep(), and not told yet */
@@ -24,7 +25,7 @@ struct hdi_epoll {
 };
 
 /* Returns: 0, -EMFILE, -ENFILE, -ENOMEM. */
-int hdi_epoll_open(struct hdi_epoll *set, int max);
+int hdi_epoll_open(struct hdi_epoll *set, struct hd_runtime *runtime, int max);
 void hdi_epoll_close(struct hdi_epoll *set);
 
 /* Handle 0: of no source, but a call. Returns: 0, -ENOMEM, -ENOSPC. */
@@ -33,7 +34,7 @@ int hdi_epoll_add(struct hdi_epoll *set, int fd, uint32_t events, hd_io handle);
 /* Its handle is closed. Context: no lock. */
 void hdi_epoll_leave(struct hdi_epoll *set, struct hdi_source *source);
 
-/* Context: its worker. */
+/* Context: its worker. Returns early if the kernel says anything but what it is asked for. */
 void hdi_epoll_sleep(struct hdi_epoll *set, int64_t deadline_ns);
 
 /* What that brought, or, if it was nothing and `look`, what there is: the first of set->events,

@@ -27,8 +27,9 @@ static void say(struct hd_runtime *runtime, const char *name, const char *why)
 }
 
 /* Context: lanes_lock. The first decides for all. */
-static struct hdi_lane *create(struct hd_runtime *runtime, int event, int *err)
+static struct hdi_lane *create(struct hdi_worker *worker, int event, int *err)
 {
+    struct hd_runtime *runtime = worker->exec.runtime;
     const hd_io_driver driver = runtime->options.io;
     struct hdi_lane *lane = NULL;
     *err = 0;
@@ -36,7 +37,7 @@ static struct hdi_lane *create(struct hd_runtime *runtime, int event, int *err)
         const char *why = NULL;
         runtime->lane_kind = &hdi_lane_epoll;
         if (driver != HD_IO_EPOLL && !runtime->options.embedded) {
-            lane = hdi_lane_uring.create(event, err);
+            lane = hdi_lane_uring.create(worker, event, err);
             if (!lane && driver == HD_IO_URING) {
                 runtime->lane_kind = NULL;
                 return NULL;
@@ -46,7 +47,7 @@ static struct hdi_lane *create(struct hd_runtime *runtime, int event, int *err)
         }
         say(runtime, runtime->lane_kind->name, why);
     }
-    return lane ? lane : runtime->lane_kind->create(event, err);
+    return lane ? lane : runtime->lane_kind->create(worker, event, err);
 }
 
 /* ---- making and ending ---- */
@@ -54,12 +55,12 @@ static struct hdi_lane *create(struct hd_runtime *runtime, int event, int *err)
 /* Context: lanes_lock. */
 static struct hdi_lane *make_lane(struct hdi_worker *worker, int *err)
 {
-    const int event = hdi_event_open();
+    const int event = hdi_event_open(worker->exec.runtime);
     if (event < 0) {
         *err = event;
         return NULL;
     }
-    struct hdi_lane *lane = create(worker->exec.runtime, event, err);
+    struct hdi_lane *lane = create(worker, event, err);
     if (!lane) {
         close(event);
         return NULL;

@@ -61,8 +61,9 @@ struct hdi_send {
 /* What the two kinds have of their own. */
 struct hdi_lane_kind {
     const char *name;
-    /* The lane has its event. Returns NULL if the kernel has no such thing, or not for us. */
-    struct hdi_lane *(*create)(int event, int *err);
+    /* For a worker, who has this event. Returns NULL if the kernel has no such thing, or not for
+     * us. */
+    struct hdi_lane *(*create)(struct hdi_worker *worker, int event, int *err);
     void (*destroy)(struct hdi_lane *lane);
     /* Both sides at once, for good; or, each time somebody waits and `armed` is false, one side.
      * -EOPNOTSUPP: it is one of those that never wait. */

@@ -30,12 +30,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <heddle/process.h>
 
 #include "io/source.h"
+#include "os/event.h"
 #include "os/mutex.h"
 #include "os/thread.h"
 #include "sync/chan.h"
@@ -104,19 +104,16 @@ static void send_all(const struct hd_runtime *sim, uint64_t signals)
 
 static void ring(void)
 {
-    const uint64_t one = 1;
     const int fd = hdi_load_seq_cst(&bell); /* B */
-    if (fd >= 0 && write(fd, &one, sizeof(one)) < 0) return; /* It is as loud as it gets. */
+    if (fd >= 0) hdi_event_raise(fd);
 }
 
 static void on_signal(int number)
 {
-    const int saved = errno;
     hdi_fetch_add_seq_cst(&inside, 1); /* B: before the bell is looked at */
     hdi_fetch_or_acq_rel(&pending, bit(number)); /* P */
     ring();
     hdi_fetch_sub_acq_rel(&inside, 1);
-    errno = saved;
 }
 
 /* All that live channels want. */
@@ -132,7 +129,7 @@ static uint64_t wanted_now(void)
     return wanted;
 }
 
-/* Until the bell rings, or a signal comes to this thread. */
+/* Until the bell rings, or a signal comes to this thread; or the kernel says something else. */
 static void wait_for_bell(uint64_t wanted)
 {
     sigset_t blocked;
@@ -141,8 +138,7 @@ static void wait_for_bell(uint64_t wanted)
         if (wanted & bit(number)) sigdelset(&blocked, number);
     }
     struct pollfd entry = {.fd = hdi_load_seq_cst(&bell), .events = POLLIN};
-    uint64_t rings;
-    if (ppoll(&entry, 1, NULL, &blocked) > 0 && read(entry.fd, &rings, sizeof(rings)) < 0) return;
+    if (hdi_live(NULL, ppoll, &entry, 1, NULL, &blocked) > 0) hdi_event_clear(entry.fd);
 }
 
 static void thread_main(void *arg)
@@ -159,8 +155,8 @@ static void thread_main(void *arg)
 /* No handler of ours is installed. */
 static int make_bell(void)
 {
-    const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (fd < 0) return -errno;
+    const int fd = hdi_event_open(NULL);
+    if (fd < 0) return fd;
     hdi_store_relaxed(&pending, 0); /* What came too late for those before. */
     hdi_store_seq_cst(&bell, fd);
     return 0;
@@ -187,8 +183,8 @@ static int install(uint64_t wanted)
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     for (int number = 1; number <= SIGNALS_MAX; number++) {
         if (!(wanted & bit(number)) || users[number]++ > 0) continue;
-        if (sigaction(number, &action, &before[number]) == 0) continue;
-        const int err = -errno;
+        const int err = hdi_live(NULL, sigaction, number, &action, &before[number]);
+        if (!err) continue;
         users[number] = 0;
         uninstall(wanted & (bit(number) - 1));
         return err;
@@ -337,7 +333,7 @@ int hd_signal_raise(int signal)
     if (signal < 1 || signal > SIGNALS_MAX) return -EINVAL;
     const struct hd_runtime *sim = simulated(hdi_io_runtime());
     /* Not raise(): the calling thread may block it. */
-    if (!sim) return kill(getpid(), signal) == 0 ? 0 : -errno;
+    if (!sim) return hdi_live(NULL, kill, getpid(), signal);
     send_all(sim, bit(signal));
     return 0;
 }

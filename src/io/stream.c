@@ -115,7 +115,9 @@ HDI_ALWAYS_INLINE ssize_t try_write(struct hdi_source *source, void *arg)
     if (source->fast) return write_fast(source, from);
     if (is_message(source)) return send_parts(source, from);
     if (is_outside(source)) {
-        return hdi_sys_live.writev(source->runtime, source->fd, from->parts, from->count);
+        const int err = hdi_sys_fails(source->runtime, "writev");
+        return err ? err : hdi_sys_live.writev(source->runtime, source->fd, from->parts,
+                                               from->count);
     }
     if (source->gentle) return write_little(source, from);
     return hdi_sys(source->runtime, writev, source->fd, from->parts, from->count);
@@ -269,14 +271,6 @@ static int kind_of(struct hd_runtime *runtime, int fd)
     return value == SOCK_STREAM ? HDI_SOURCE_STREAM : HDI_SOURCE_DATAGRAM;
 }
 
-static int make_non_blocking(int fd)
-{
-    const int flags = fcntl(fd, F_GETFL);
-    if (flags < 0) return -errno;
-    if (flags & O_NONBLOCK) return 0;
-    return fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? -errno : 0;
-}
-
 /* In sim there are only its own. */
 static bool may_adopt(const struct hd_runtime *runtime, int fd)
 {
@@ -289,7 +283,8 @@ int hd_io_adopt(hd_io *io, int fd, unsigned flags)
     if (!may_adopt(runtime, fd) || (flags & ~HD_ADOPT_BORROWED)) return -EINVAL;
     const int kind = kind_of(runtime, fd);
     if (kind < 0) return kind;
-    int err = kind == HDI_SOURCE_FILE || !is_live(runtime) ? 0 : make_non_blocking(fd);
+    const bool waits = kind != HDI_SOURCE_FILE && is_live(runtime);
+    int err = waits ? hdi_sys(runtime, set_blocking, fd, false) : 0;
     if (err) return err;
     hd_io made;
     err = hdi_source_adopt(runtime, fd, (enum hdi_source_kind)kind, &made);
@@ -324,8 +319,8 @@ int hd_fd_wait(int fd, unsigned events, int64_t deadline)
     }
     const int kind = kind_of(runtime, fd);
     if (kind < 0 || kind == HDI_SOURCE_FILE) return kind < 0 ? kind : -EPERM;
-    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (copy < 0) return -errno;
+    const int copy = hdi_sys(runtime, dup, fd, 0);
+    if (copy < 0) return copy;
     hd_io io;
     int err = hdi_source_create(runtime, copy, HDI_SOURCE_PIPE, &io);
     if (err) return err;
@@ -350,7 +345,7 @@ int hd_fd_wait(int fd, unsigned events, int64_t deadline)
 static hd_io open_stdio(struct hd_runtime *runtime, int fd)
 {
     hd_io io = {0};
-    if (fcntl(fd, F_GETFD) < 0) return io; /* Also in sim these are of the system. */
+    if (hdi_live(runtime, fcntl, fd, F_GETFD) < 0) return io; /* In sim, too, they are real. */
     const int kind = is_live(runtime) ? kind_of(runtime, fd) : HDI_SOURCE_PIPE;
     if (kind < 0) return io;
     if (hdi_source_adopt(runtime, fd, (enum hdi_source_kind)kind, &io) != 0) return (hd_io){0};

@@ -15,15 +15,12 @@
 #include "io/accepted.h"
 #include "io/socket.h"
 #include "os/clock.h"
-#include "os/memory.h"
 
 enum {
     SUBMISSIONS = 256,
     COMPLETIONS = 4096,
     HELD_MAX = 4,
     ACCEPTED_MAX = 16,
-    GROUP = 1,
-    MEMORY_BYTES = HDI_URING_BUFFERS * HDI_URING_BUFFER_BYTES,
 };
 
 /* What a completion is for: the low bits of its user_data. */
@@ -71,16 +68,18 @@ static unsigned left_of(const struct hdi_uring *lane, unsigned tail)
     return left > 0 ? (unsigned)left : 0;
 }
 
-/* Have it take all of these. It stops halfway, or before, while it has no memory for a request. May
- * be done by any thread: the kernel has a lock of its own. */
+/* Have it take all of these. It stops halfway, or before, while it has no memory for a request,
+ * which passes. May be done by any thread: the kernel has a lock of its own. */
 static void enter(struct hdi_uring *lane, unsigned tail)
 {
     const unsigned fd = (unsigned)lane->ring.enter_ring_fd;
     int err;
     do {
-        err = io_uring_enter(fd, left_of(lane, tail), 0, IORING_ENTER_GETEVENTS, NULL);
-        HDI_ASSERT(err >= 0 || err == -EINTR || err == -EAGAIN || err == -ENOMEM ||
+        err = hdi_uring_call(lane, io_uring_enter, fd, left_of(lane, tail), 0,
+                             IORING_ENTER_GETEVENTS, NULL);
+        HDI_ASSERT(err >= 0 || err == -EINTR || err == -EAGAIN || err == -ENOMEM || err == -EBUSY ||
                    err == -EBADR); /* -EBADR: it has lost a completion, for want of memory. */
+        if (err < 0) hdi_thread_yield();
     } while (err == -EINTR || left_of(lane, tail) > 0);
 }
 
@@ -118,7 +117,8 @@ static bool collects(struct hdi_uring *lane)
 static bool begin_to_collect(struct hdi_uring *lane)
 {
     if (collects(lane)) return true;
-    if (hdi_epoll_open(&lane->bulky, HDI_URING_TAKES) != 0) return false;
+    struct hd_runtime *runtime = lane->lane.worker->exec.runtime;
+    if (hdi_epoll_open(&lane->bulky, runtime, HDI_URING_TAKES) != 0) return false;
     const bool can = hdi_epoll_add(&lane->bulky, lane->ring.ring_fd, EPOLLIN, (hd_io){0}) == 0;
     if (!can) hdi_epoll_close(&lane->bulky);
     hdi_store_release(&lane->collects, can); /* B */
@@ -162,7 +162,7 @@ static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hd
         /* Not POLL_FIRST: with it Linux 6.18 never tells of a reset that lies behind data. */
         io_uring_prep_recv_multishot(sqe, source->fd, NULL, 0, 0);
         sqe->flags |= IOSQE_BUFFER_SELECT;
-        sqe->buf_group = GROUP;
+        sqe->buf_group = HDI_URING_GROUP;
         io_uring_sqe_set_data64(sqe, name_of(handle, TAG_RECEIVE));
         hdi_store_relaxed(&lane->receives, hdi_load_relaxed(&lane->receives) + 1);
         source->stopping = false;
@@ -186,11 +186,18 @@ static void cancel(struct hdi_uring *lane, uint64_t name)
     io_uring_sqe_set_data64(sqe, TAG_DONE);
 }
 
+/* Wait until it is through, whatever signals this thread gets; -ENOENT: there was nothing. */
+static void cancel_sync(struct hdi_uring *lane, struct io_uring_sync_cancel_reg what)
+{
+    int err;
+    do err = hdi_uring_call(lane, io_uring_register_sync_cancel, &lane->ring, &what);
+    while (err == -EINTR);
+}
+
 /* Without a submission, which would make another thread's what waits before it. */
 static void cancel_now(struct hdi_uring *lane, uint64_t name)
 {
-    struct io_uring_sync_cancel_reg what = {.addr = name, .timeout = {-1, -1}};
-    (void)io_uring_register_sync_cancel(&lane->ring, &what); /* -ENOENT: it has ended. */
+    cancel_sync(lane, (struct io_uring_sync_cancel_reg){.addr = name, .timeout = {-1, -1}});
 }
 
 static uint64_t in_name(const struct hdi_source *source, hd_io handle)
@@ -585,9 +592,9 @@ static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
                                                            left_ns % 1000000000};
         arg.ts = (uint64_t)(uintptr_t)&left;
     }
-    (void)io_uring_enter2((unsigned)lane->ring.enter_ring_fd, left_of(lane, tail), 1,
-                          IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, (sigset_t *)&arg,
-                          sizeof(arg)); /* Whatever it says, the caller looks. */
+    (void)hdi_uring_call(lane, io_uring_enter2, (unsigned)lane->ring.enter_ring_fd,
+                         left_of(lane, tail), 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG,
+                         (sigset_t *)&arg, sizeof(arg)); /* Whatever it says, the caller looks. */
 }
 
 /* ---- making and ending ---- */
@@ -596,8 +603,8 @@ static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
  * ends its requests later. */
 static void cancel_all(struct hdi_uring *lane)
 {
-    struct io_uring_sync_cancel_reg all = {.flags = IORING_ASYNC_CANCEL_ANY, .timeout = {1, 0}};
-    (void)io_uring_register_sync_cancel(&lane->ring, &all);
+    cancel_sync(lane, (struct io_uring_sync_cancel_reg){.flags = IORING_ASYNC_CANCEL_ANY,
+                                                        .timeout = {1, 0}});
 }
 
 static void uring_destroy(struct hdi_lane *base)
@@ -609,23 +616,8 @@ static void uring_destroy(struct hdi_lane *base)
     hdi_uring_files_fini(lane);
     hdi_spares_fini(&base->spares);
     hdi_outbox_fini(&lane->outbox);
-    if (lane->free) hdi_memory_unmap(lane->free, HDI_URING_BUFFERS * sizeof(struct io_uring_buf));
-    if (lane->memory) hdi_memory_unmap(lane->memory, MEMORY_BYTES);
+    hdi_uring_buffers_fini(lane);
     free(lane);
-}
-
-static int set_up_buffers(struct hdi_uring *lane)
-{
-    lane->free = hdi_memory_map(HDI_URING_BUFFERS * sizeof(struct io_uring_buf));
-    lane->memory = hdi_memory_map(MEMORY_BYTES);
-    if (!lane->free || !lane->memory) return -ENOMEM;
-    struct io_uring_buf_reg registration = {.ring_addr = (uint64_t)(uintptr_t)lane->free,
-                                            .ring_entries = HDI_URING_BUFFERS, .bgid = GROUP};
-    const int err = io_uring_register_buf_ring(&lane->ring, &registration, 0);
-    if (err) return err;
-    io_uring_buf_ring_init(lane->free);
-    for (unsigned i = 0; i < HDI_URING_BUFFERS; i++) hdi_uring_give_buffer(lane, (uint16_t)i);
-    return 0;
 }
 
 /* The i-th submission is always at the i-th place (publish()). */
@@ -638,13 +630,14 @@ static void set_up_places(struct hdi_uring *lane)
  * no flag for it, but zero-copy send came with the same version. */
 static bool is_new_enough(struct hdi_uring *lane)
 {
-    struct io_uring_probe *probe = io_uring_get_probe_ring(&lane->ring);
+    const bool fails = hdi_sys_fails(lane->lane.worker->exec.runtime, "io_uring_get_probe_ring");
+    struct io_uring_probe *probe = fails ? NULL : io_uring_get_probe_ring(&lane->ring);
     const bool known = probe && io_uring_opcode_supported(probe, IORING_OP_SEND_ZC);
     io_uring_free_probe(probe);
     return known && (lane->ring.features & IORING_FEAT_EXT_ARG);
 }
 
-static struct hdi_lane *uring_create(int event, int *err)
+static struct hdi_lane *uring_create(struct hdi_worker *worker, int event, int *err)
 {
     struct hdi_uring *lane = calloc(1, sizeof(*lane));
     if (!lane) {
@@ -652,6 +645,7 @@ static struct hdi_lane *uring_create(int event, int *err)
         return NULL;
     }
     lane->lane.kind = &hdi_lane_uring;
+    lane->lane.worker = worker;
     lane->lane.event = event;
     lane->lane.outbox = &lane->outbox;
     struct io_uring_params params = {
@@ -659,12 +653,12 @@ static struct hdi_lane *uring_create(int event, int *err)
                  IORING_SETUP_SUBMIT_ALL, /* Those behind one that is wrong, too. */
         .cq_entries = COMPLETIONS,
     };
-    *err = io_uring_queue_init_params(SUBMISSIONS, &lane->ring, &params);
+    *err = hdi_uring_call(lane, io_uring_queue_init_params, SUBMISSIONS, &lane->ring, &params);
     if (*err) {
         free(lane);
         return NULL;
     }
-    *err = is_new_enough(lane) ? set_up_buffers(lane) : -ENOSYS;
+    *err = is_new_enough(lane) ? hdi_uring_buffers_init(lane) : -ENOSYS;
     if (!*err) *err = hdi_outbox_init(&lane->outbox);
     if (*err) {
         uring_destroy(&lane->lane);
@@ -679,9 +673,9 @@ static struct hdi_lane *uring_create(int event, int *err)
 
 #else
 
-static struct hdi_lane *uring_create(int event, int *err)
+static struct hdi_lane *uring_create(struct hdi_worker *worker, int event, int *err)
 {
-    (void)event;
+    (void)worker, (void)event;
     *err = -ENOSYS;
     return NULL;
 }

@@ -55,6 +55,7 @@
 #include "io/outbox.h"
 
 enum {
+    HDI_URING_GROUP = 1, /* of the buffers */
     HDI_URING_BUFFERS = 1024,
     HDI_URING_FILES = 4096, /* that it knows at most */
     HDI_URING_TAKES = 16, /* as many large messages as a near cache has room for */
@@ -105,6 +106,13 @@ void hdi_uring_fault_init(struct hdi_uring *lane);
 /* A submission is all prepared: if it is to fail, nothing is done but to say so. Context: lock. */
 void hdi_uring_fault(struct hdi_uring *lane, struct io_uring_sqe *sqe, const char *name);
 
+/* A call of liburing's, or none, if it is to fail. */
+#define hdi_uring_call(lane, name, ...)                                                  \
+    (__extension__({                                                                     \
+        const int hdi_uring_err = hdi_sys_fails((lane)->lane.worker->exec.runtime, #name); \
+        hdi_uring_err ? hdi_uring_err : name(__VA_ARGS__);                               \
+    }))
+
 static inline void hdi_uring_may_fail(struct hdi_uring *lane, struct io_uring_sqe *sqe,
                                       const char *name)
 {
@@ -154,6 +162,10 @@ void hdi_uring_put_take(struct hdi_uring *lane, struct hdi_source *source, unsig
 void hdi_uring_taken(struct hdi_uring *lane, unsigned at, int result, struct hdi_wakeups *wakeups);
 
 /* ---- buffers (uring_buffers.c) ---- */
+
+/* Context: none yet knows the lane; the ring is gone. Returns: 0, -ENOMEM, ... */
+int hdi_uring_buffers_init(struct hdi_uring *lane);
+void hdi_uring_buffers_fini(struct hdi_uring *lane);
 
 /* The kernel may use it again. Context: lock. */
 void hdi_uring_give_buffer(struct hdi_uring *lane, uint16_t id);

@@ -9,7 +9,35 @@
 #include <errno.h>
 #include <string.h>
 
-enum { NONE = UINT16_MAX };
+#include "os/memory.h"
+
+enum {
+    NONE = UINT16_MAX,
+    RING_BYTES = HDI_URING_BUFFERS * sizeof(struct io_uring_buf),
+    MEMORY_BYTES = HDI_URING_BUFFERS * HDI_URING_BUFFER_BYTES,
+};
+
+int hdi_uring_buffers_init(struct hdi_uring *lane)
+{
+    lane->free = hdi_memory_map(RING_BYTES);
+    lane->memory = hdi_memory_map(MEMORY_BYTES);
+    if (!lane->free || !lane->memory) return -ENOMEM;
+    struct io_uring_buf_reg registration = {.ring_addr = (uint64_t)(uintptr_t)lane->free,
+                                            .ring_entries = HDI_URING_BUFFERS,
+                                            .bgid = HDI_URING_GROUP};
+    const int err =
+        hdi_uring_call(lane, io_uring_register_buf_ring, &lane->ring, &registration, 0);
+    if (err) return err;
+    io_uring_buf_ring_init(lane->free);
+    for (unsigned i = 0; i < HDI_URING_BUFFERS; i++) hdi_uring_give_buffer(lane, (uint16_t)i);
+    return 0;
+}
+
+void hdi_uring_buffers_fini(struct hdi_uring *lane)
+{
+    if (lane->free) hdi_memory_unmap(lane->free, RING_BYTES);
+    if (lane->memory) hdi_memory_unmap(lane->memory, MEMORY_BYTES);
+}
 
 static char *bytes_of(const struct hdi_uring *lane, uint16_t id)
 {

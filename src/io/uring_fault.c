@@ -21,7 +21,7 @@ void hdi_uring_fault_init(struct hdi_uring *lane)
 void hdi_uring_fault(struct hdi_uring *lane, struct io_uring_sqe *sqe, const char *name)
 {
     if (!lane->lane.fails) return;
-    const int err = hdi_sys_fault(lane->lane.worker->exec.runtime, name);
+    const int err = hdi_sys_fails(lane->lane.worker->exec.runtime, name);
     if (!err) return;
     const struct io_uring_sqe asked = *sqe;
     io_uring_prep_nop(sqe);

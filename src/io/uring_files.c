@@ -7,7 +7,8 @@
  * does the end. Submissions with multishot need none: they look up once.
  *
  *   FILE-1  A place is used once the kernel has said that the descriptor is there.
- *   FILE-2  The table keeps a descriptor open. The kernel has forgotten it before it is closed.
+ *   FILE-2  The table keeps a descriptor open. The kernel has forgotten it before it is closed:
+ *           that takes no memory, and does not fail.
  *
  * Older kernels put off what they forget for as long as any request goes on, so none is known there
  * (liburing, issue 1192).
@@ -27,13 +28,16 @@ static const int nothing = -1;
 
 void hdi_uring_files_init(struct hdi_uring *lane)
 {
+    struct hd_runtime *runtime = lane->lane.worker->exec.runtime;
     struct rlimit limit;
-    if (!(lane->ring.features & FEAT_RW_ATTR) || getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    if (!(lane->ring.features & FEAT_RW_ATTR)) return;
+    if (hdi_live(runtime, getrlimit, RLIMIT_NOFILE, &limit) != 0) return;
     /* With more than the process may have open, liburing would raise that limit. */
     const bool few = limit.rlim_cur < HDI_URING_FILES;
     const unsigned count = few ? (unsigned)limit.rlim_cur : HDI_URING_FILES;
     lane->files = malloc(count * sizeof(*lane->files));
-    if (!lane->files || io_uring_register_files_sparse(&lane->ring, count) != 0) return;
+    if (!lane->files) return;
+    if (hdi_uring_call(lane, io_uring_register_files_sparse, &lane->ring, count) != 0) return;
     for (unsigned i = 0; i < count; i++) lane->files[i] = (uint16_t)(count - 1 - i);
     lane->file_count = count;
 }

@@ -7,8 +7,9 @@
 
 static _Atomic(uint32_t) raised;
 
-int hdi_event_open(void)
+int hdi_event_open(struct hd_runtime *runtime)
 {
+    (void)runtime;
     hdi_store_relaxed(&raised, 0); /* Nobody else knows it yet. */
     return 0;
 }
@@ -39,10 +40,11 @@ void hdi_event_wait(int fd, int64_t deadline_ns)
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-int hdi_event_open(void)
+#include "os/sys.h"
+
+int hdi_event_open(struct hd_runtime *runtime)
 {
-    const int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    return fd < 0 ? -errno : fd;
+    return hdi_live(runtime, eventfd, 0, EFD_NONBLOCK | EFD_CLOEXEC);
 }
 
 void hdi_event_raise(int fd)

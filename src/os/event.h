@@ -7,8 +7,10 @@
 
 #include <stdint.h>
 
-/* Returns: the descriptor, or -errno. */
-int hdi_event_open(void);
+struct hd_runtime;
+
+/* For a runtime; NULL: for the process. Returns: the descriptor, or -errno. */
+int hdi_event_open(struct hd_runtime *runtime);
 
 /* Make it readable. Context: any; async-signal-safe. */
 void hdi_event_raise(int fd);

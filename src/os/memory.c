@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "os/sys.h"
 
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
@@ -33,6 +34,7 @@ size_t hdi_memory_page_bytes(void)
 
 void *hdi_memory_map(size_t bytes)
 {
+    if (hdi_sys_fails(NULL, "mmap")) return NULL;
     const int saved = errno;
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);

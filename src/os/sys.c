@@ -21,12 +21,6 @@
 
 int (*hdi_sys_fault)(struct hd_runtime *runtime, const char *name);
 
-/* The result of a system call, with its error in it. */
-static inline int code(int result)
-{
-    return result < 0 ? -errno : result;
-}
-
 static inline ssize_t size_or_code(ssize_t result)
 {
     return result < 0 ? -errno : result;
@@ -37,39 +31,39 @@ static inline ssize_t size_or_code(ssize_t result)
 static int live_socket(struct hd_runtime *runtime, int family, int type, int protocol)
 {
     (void)runtime;
-    return code(socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
+    return hdi_sys_code(socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
 }
 
 static int live_socketpair(struct hd_runtime *runtime, int family, int type, int fds[2])
 {
     (void)runtime;
-    return code(socketpair(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds));
+    return hdi_sys_code(socketpair(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds));
 }
 
 static int live_bind(struct hd_runtime *runtime, int fd, const struct sockaddr *addr,
                      socklen_t bytes)
 {
     (void)runtime;
-    return code(bind(fd, addr, bytes));
+    return hdi_sys_code(bind(fd, addr, bytes));
 }
 
 static int live_listen(struct hd_runtime *runtime, int fd, int backlog)
 {
     (void)runtime;
-    return code(listen(fd, backlog));
+    return hdi_sys_code(listen(fd, backlog));
 }
 
 static int live_accept(struct hd_runtime *runtime, int fd, struct sockaddr *addr, socklen_t *bytes)
 {
     (void)runtime;
-    return code(accept4(fd, addr, bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    return hdi_sys_code(accept4(fd, addr, bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
 static int live_connect(struct hd_runtime *runtime, int fd, const struct sockaddr *addr,
                         socklen_t bytes)
 {
     (void)runtime;
-    const int err = code(connect(fd, addr, bytes));
+    const int err = hdi_sys_code(connect(fd, addr, bytes));
     return err == -EINTR ? -EINPROGRESS : err; /* It goes on by itself. */
 }
 
@@ -128,41 +122,41 @@ static ssize_t live_sendmsg(struct hd_runtime *runtime, int fd, const struct msg
 static int live_shutdown(struct hd_runtime *runtime, int fd, int how)
 {
     (void)runtime;
-    return code(shutdown(fd, how));
+    return hdi_sys_code(shutdown(fd, how));
 }
 
 static int live_setsockopt(struct hd_runtime *runtime, int fd, int level, int name,
                            const void *value, socklen_t bytes)
 {
     (void)runtime;
-    return code(setsockopt(fd, level, name, value, bytes));
+    return hdi_sys_code(setsockopt(fd, level, name, value, bytes));
 }
 
 static int live_getsockopt(struct hd_runtime *runtime, int fd, int level, int name, void *value,
                            socklen_t *bytes)
 {
     (void)runtime;
-    return code(getsockopt(fd, level, name, value, bytes));
+    return hdi_sys_code(getsockopt(fd, level, name, value, bytes));
 }
 
 static int live_getsockname(struct hd_runtime *runtime, int fd, struct sockaddr *addr,
                             socklen_t *bytes)
 {
     (void)runtime;
-    return code(getsockname(fd, addr, bytes));
+    return hdi_sys_code(getsockname(fd, addr, bytes));
 }
 
 static int live_getpeername(struct hd_runtime *runtime, int fd, struct sockaddr *addr,
                             socklen_t *bytes)
 {
     (void)runtime;
-    return code(getpeername(fd, addr, bytes));
+    return hdi_sys_code(getpeername(fd, addr, bytes));
 }
 
 static int live_pipe(struct hd_runtime *runtime, int fds[2])
 {
     (void)runtime;
-    return code(pipe2(fds, O_NONBLOCK | O_CLOEXEC));
+    return hdi_sys_code(pipe2(fds, O_NONBLOCK | O_CLOEXEC));
 }
 
 static ssize_t live_readv(struct hd_runtime *runtime, int fd, const struct iovec *parts, int count)
@@ -200,8 +194,23 @@ static ssize_t live_writev(struct hd_runtime *runtime, int fd, const struct iove
 static int live_close(struct hd_runtime *runtime, int fd)
 {
     (void)runtime;
-    const int err = code(close(fd));
+    const int err = hdi_sys_code(close(fd));
     return err == -EINTR ? 0 : err;
+}
+
+static int live_dup(struct hd_runtime *runtime, int fd, int least)
+{
+    (void)runtime;
+    return hdi_sys_code(fcntl(fd, F_DUPFD_CLOEXEC, least));
+}
+
+static int live_set_blocking(struct hd_runtime *runtime, int fd, bool blocking)
+{
+    (void)runtime;
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0) return -errno;
+    if (blocking == !(flags & O_NONBLOCK)) return 0;
+    return hdi_sys_code(fcntl(fd, F_SETFL, flags ^ O_NONBLOCK));
 }
 
 static int live_poll(struct hd_runtime *runtime, int fd)
@@ -222,7 +231,7 @@ static int live_poll(struct hd_runtime *runtime, int fd)
 static int live_open(struct hd_runtime *runtime, const char *path, int flags, mode_t mode)
 {
     (void)runtime;
-    return code(open(path, flags | O_CLOEXEC, mode));
+    return hdi_sys_code(open(path, flags | O_CLOEXEC, mode));
 }
 
 static ssize_t live_preadv(struct hd_runtime *runtime, int fd, const struct iovec *parts, int count,
@@ -255,49 +264,49 @@ static ssize_t live_preadv_now(struct hd_runtime *runtime, int fd, const struct 
 static int live_fsync(struct hd_runtime *runtime, int fd, bool data_only)
 {
     (void)runtime;
-    return code(data_only ? fdatasync(fd) : fsync(fd));
+    return hdi_sys_code(data_only ? fdatasync(fd) : fsync(fd));
 }
 
 static int live_ftruncate(struct hd_runtime *runtime, int fd, int64_t bytes)
 {
     (void)runtime;
-    return code(ftruncate(fd, bytes));
+    return hdi_sys_code(ftruncate(fd, bytes));
 }
 
 static int live_fstat(struct hd_runtime *runtime, int fd, struct stat *info)
 {
     (void)runtime;
-    return code(fstat(fd, info));
+    return hdi_sys_code(fstat(fd, info));
 }
 
 static int live_stat(struct hd_runtime *runtime, const char *path, struct stat *info)
 {
     (void)runtime;
-    return code(stat(path, info));
+    return hdi_sys_code(stat(path, info));
 }
 
 static int live_rename(struct hd_runtime *runtime, const char *from, const char *to)
 {
     (void)runtime;
-    return code(rename(from, to));
+    return hdi_sys_code(rename(from, to));
 }
 
 static int live_unlink(struct hd_runtime *runtime, const char *path)
 {
     (void)runtime;
-    return code(unlink(path));
+    return hdi_sys_code(unlink(path));
 }
 
 static int live_mkdir(struct hd_runtime *runtime, const char *path, mode_t mode)
 {
     (void)runtime;
-    return code(mkdir(path, mode));
+    return hdi_sys_code(mkdir(path, mode));
 }
 
 static int live_rmdir(struct hd_runtime *runtime, const char *path)
 {
     (void)runtime;
-    return code(rmdir(path));
+    return hdi_sys_code(rmdir(path));
 }
 
 static bool is_dots(const char *name)
@@ -306,9 +315,11 @@ static bool is_dots(const char *name)
 }
 
 /* Write {type, name, 0} of every entry. Returns 0 or -errno. */
-static int list_into(FILE *out, DIR *dir)
+static int list_into(struct hd_runtime *runtime, FILE *out, DIR *dir)
 {
     for (;;) {
+        const int err = hdi_sys_fails(runtime, "readdir");
+        if (err) return err;
         errno = 0;
         const struct dirent *entry = readdir(dir);
         if (!entry) return -errno;
@@ -320,13 +331,12 @@ static int list_into(FILE *out, DIR *dir)
 
 static ssize_t live_list(struct hd_runtime *runtime, const char *path, char **entries)
 {
-    (void)runtime;
     char *memory = NULL;
     size_t bytes = 0;
     DIR *dir = opendir(path);
     if (!dir) return -errno;
     FILE *out = open_memstream(&memory, &bytes);
-    int err = out ? list_into(out, dir) : -ENOMEM;
+    int err = out ? list_into(runtime, out, dir) : -ENOMEM;
     if (out && fclose(out) != 0 && !err) err = -ENOMEM;
     closedir(dir);
     if (err) {
@@ -339,10 +349,9 @@ static ssize_t live_list(struct hd_runtime *runtime, const char *path, char **en
 
 static int live_sync_dir(struct hd_runtime *runtime, const char *path)
 {
-    (void)runtime;
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return -errno;
-    const int err = code(fsync(fd));
+    const int err = hdi_live(runtime, fsync, fd);
     close(fd);
     return err;
 }
@@ -397,6 +406,8 @@ const struct hdi_sys hdi_sys_live = {
     .readv = live_readv,
     .writev = live_writev,
     .close = live_close,
+    .dup = live_dup,
+    .set_blocking = live_set_blocking,
     .poll = live_poll,
     .watch = hdi_live_watch,
     .unwatch = hdi_live_unwatch,
@@ -415,4 +426,8 @@ const struct hdi_sys hdi_sys_live = {
     .list = live_list,
     .sync_dir = live_sync_dir,
     .resolve = live_resolve,
+    .spawn = hdi_live_spawn,
+    .pidfd_open = hdi_live_pidfd_open,
+    .wait = hdi_live_wait,
+    .kill = hdi_live_kill,
 };

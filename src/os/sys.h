@@ -7,7 +7,15 @@
  * are non-blocking and close-on-exec from the start. A simulated descriptor is at least
  * HDI_SIM_FD, so that the two kinds cannot be mistaken for each other.
  *
- * Callers use hdi_sys(runtime, name, ...), which first asks the fault hook.
+ * Callers use hdi_sys(runtime, name, ...), which first asks the fault hook; or hdi_live(), which
+ * does the same, for what the drivers of live ask of the kernel, and sim never sees.
+ *
+ * Made without asking, since they do not fail, or tell nothing that somebody could act on
+ * (tests/project/sources has the list):
+ *   close              the descriptor is gone, whatever it says
+ *   reads and writes of an eventfd   -EAGAIN says that it is as it should be
+ *   sigaction          to put back what was there: the signal is known to be one
+ *   munmap, futex, getpid, the clock, and a ring's forgetting a file (FILE-2)
  */
 #ifndef HDI_OS_SYS_H
 #define HDI_OS_SYS_H
@@ -23,6 +31,7 @@
 
 struct hd_runtime;
 struct hdi_source;
+struct hdi_spawn;
 
 #define HDI_SIM_FD (1 << 28)
 
@@ -57,6 +66,8 @@ struct hdi_sys {
     ssize_t (*readv)(struct hd_runtime *runtime, int fd, const struct iovec *parts, int count);
     ssize_t (*writev)(struct hd_runtime *runtime, int fd, const struct iovec *parts, int count);
     int (*close)(struct hd_runtime *runtime, int fd);
+    int (*dup)(struct hd_runtime *runtime, int fd, int least); /* a copy of at least that number */
+    int (*set_blocking)(struct hd_runtime *runtime, int fd, bool blocking);
 
     /* What a descriptor is ready for, as of now: HDI_READY_*. */
     int (*poll)(struct hd_runtime *runtime, int fd);
@@ -95,6 +106,28 @@ struct hdi_sys {
                    size_t max);
     /* How long the caller is to sleep before it resolves the name; NULL: not at all. */
     int64_t (*resolve_delay)(struct hd_runtime *runtime, const char *name);
+
+    /* ---- child processes; NULL in sim. A child is known by its number and, where there are such,
+     * by a pidfd: -1 is none ---- */
+
+    /* May block the thread. Returns: its number. */
+    int (*spawn)(struct hd_runtime *runtime, const struct hdi_spawn *what);
+    /* Returns: a descriptor that is readable once it has ended; -ENOSYS, -EPERM: not here. */
+    int (*pidfd_open)(struct hd_runtime *runtime, pid_t pid);
+    /* flags: WNOHANG; WNOWAIT: it is not reaped. Without the first it blocks the thread. Returns:
+     * 1: it has ended, and *status is as of waitpid(); 0: it runs; -ECHILD: it is not ours. */
+    int (*wait)(struct hd_runtime *runtime, pid_t pid, int pidfd, int flags, int *status);
+    int (*kill)(struct hd_runtime *runtime, pid_t pid, int pidfd, int signal);
+};
+
+#define HDI_STREAMS 3 /* standard ones */
+
+/* A program to be started: it has no signals blocked or ignored, and no descriptors but those. */
+struct hdi_spawn {
+    const char *const *argv;
+    const char *const *env; /* NULL: ours */
+    const char *dir;        /* NULL: ours */
+    int fds[HDI_STREAMS];   /* what become its streams, none of them below 3; -1: it inherits */
 };
 
 extern const struct hdi_sys hdi_sys_sim;  /* sim/net_sys.c */
@@ -102,17 +135,42 @@ extern const struct hdi_sys hdi_sys_live; /* os/sys.c */
 int hdi_live_watch(struct hd_runtime *runtime, int fd, struct hdi_source *source); /* io/lane.c */
 void hdi_live_unwatch(struct hd_runtime *runtime, int fd, struct hdi_source *source);
 
-/* For tests: called before each system call, with its name as in the table, and for each submission
- * to io_uring, with a name of its own (io/uring_fault.c). Returns 0, or what the call is to fail
- * with, as -errno, without having been made. NULL: nobody asks. Set while nothing runs. */
+/* os/sys_child.c */
+int hdi_live_spawn(struct hd_runtime *runtime, const struct hdi_spawn *what);
+int hdi_live_pidfd_open(struct hd_runtime *runtime, pid_t pid);
+int hdi_live_wait(struct hd_runtime *runtime, pid_t pid, int pidfd, int flags, int *status);
+int hdi_live_kill(struct hd_runtime *runtime, pid_t pid, int pidfd, int signal);
+
+/* For tests: called before each system call, with its name as in the table or as the C library has
+ * it, and for each submission to io_uring, with a name of its own (io/uring_fault.c). `runtime` is
+ * NULL for what is the process's. Returns 0, or what the call is to fail with, as -errno, without
+ * having been made. NULL: nobody asks. Set while nothing runs. */
 extern int (*hdi_sys_fault)(struct hd_runtime *runtime, const char *name);
+
+/* Returns: 0; what the call is to fail with. */
+static inline int hdi_sys_fails(struct hd_runtime *runtime, const char *name)
+{
+    return __builtin_expect(hdi_sys_fault != NULL, 0) ? hdi_sys_fault(runtime, name) : 0;
+}
+
+/* The result of a system call, with its error in it. */
+static inline int hdi_sys_code(int result)
+{
+    return result < 0 ? -errno : result;
+}
 
 #define hdi_sys(runtime, name, ...)                                                      \
     (__extension__({                                                                     \
         struct hd_runtime *hdi_sys_at = (runtime);                                       \
-        const int hdi_sys_err =                                                          \
-            __builtin_expect(hdi_sys_fault != NULL, 0) ? hdi_sys_fault(hdi_sys_at, #name) : 0; \
+        const int hdi_sys_err = hdi_sys_fails(hdi_sys_at, #name);                        \
         hdi_sys_err ? hdi_sys_err : hdi_sys_at->sys->name(hdi_sys_at, __VA_ARGS__);      \
+    }))
+
+/* The C library's function of that name, which returns an int. */
+#define hdi_live(runtime, name, ...)                                                     \
+    (__extension__({                                                                     \
+        const int hdi_live_err = hdi_sys_fails((runtime), #name);                        \
+        hdi_live_err ? hdi_live_err : hdi_sys_code(name(__VA_ARGS__));                   \
     }))
 
 #endif

@@ -13,6 +13,8 @@
 
 #include <heddle/fork.h>
 
+#include "os/sys.h"
+
 /* A short file, as a string. Returns its length; -1 if it cannot be read. */
 static ssize_t read_file(const char *path, char *text, size_t size)
 {
@@ -136,7 +138,8 @@ int hdi_thread_start(struct hdi_thread *thread, void (*entry)(void *), void *arg
     sigfillset(&most);
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) sigdelset(&most, faults[i]);
     pthread_sigmask(SIG_SETMASK, &most, &saved);
-    const int err = pthread_create(&thread->id, NULL, thread_main, thread);
+    int err = hdi_sys_fails(NULL, "pthread_create");
+    if (!err) err = pthread_create(&thread->id, NULL, thread_main, thread);
     pthread_sigmask(SIG_SETMASK, &saved, NULL);
     if (err) return -EAGAIN;
     pthread_setname_np(thread->id, name);
