@@ -7,6 +7,8 @@
 
 #include <signal.h>
 
+#include "base/sanitizer.h"
+
 TEST_MAIN
 
 /* ---- child processes ---- */
@@ -189,6 +191,7 @@ static void expect_default(void)
 
 TEST_DRIVERS(signals, options)
 {
+    if (HDI_TSAN) test_skip("ThreadSanitizer keeps signals back from a thread that sleeps");
     faults_each(hear_signals, expect_default, options);
     faults_expect("sigaction");
     faults_expect("eventfd");

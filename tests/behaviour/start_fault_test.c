@@ -212,7 +212,7 @@ static int sleep_by_steps(void *arg)
     char byte;
     (void)arg;
     EXPECT_EQ(hd_pipe(ends), 0);
-    for (unsigned steps = 0, calls = 0; calls < 10; steps++) { /* Some are over before they sleep. */
+    for (unsigned steps = 0, calls = 0; calls < 10; steps++) { /* Some end before they sleep. */
         EXPECT_EQ(hd_read_until(ends[0], &byte, 1, hd_after_ms(4)), -ETIMEDOUT);
         calls = atomic_load(&failing_calls);
         EXPECT(calls <= 10 * (steps + 1)); /* Without a sleep it is thousands. */
