@@ -99,11 +99,13 @@ HD_API HD_MUST_USE int hd_child_wait(hd_child *child, int *status);
 HD_API HD_MUST_USE int hd_child_wait_until(hd_child *child, int *status, int64_t deadline);
 
 /* Send it a signal; never to another process that has its number by now.
- * Context: any.  Switches: no.  Allocates: no.  Returns: 0, -ESRCH if it has ended, -EINVAL. */
+ * Context: any.  Switches: no.  Allocates: no.
+ * Returns: 0, -ESRCH if it has ended, -EINVAL, -EPERM if it has another user's rights. */
 HD_API int hd_child_kill(hd_child *child, int signal);
 
-/* End the handle and its pipes. A child that still runs is killed, with SIGKILL, and waited for. To
- * be called before the runtime ends. Does nothing to NULL.
+/* End the handle and, first, its pipes. A child that still runs is killed, with SIGKILL, and waited
+ * for; so is one that may not be killed. To be called before the runtime ends. Does nothing to
+ * NULL.
  * Context: fiber or thread.  Switches: yes.  Allocates: no. */
 HD_API void hd_child_free(hd_child *child);
 

@@ -155,7 +155,7 @@ static int resolve_name(const char *name, unsigned port, hd_addr *addrs, size_t 
     if (!request) return -ENOMEM;
     /* A plain thread in live may block, and does. */
     const int count = runtime ? ask(request, deadline)
-                              : hdi_sys_live.resolve(NULL, name, request->found, FOUND_MAX);
+                              : hdi_sys_real(NULL, resolve, name, request->found, FOUND_MAX);
     const int n =
         count > 0 ? interleave(request->found, (size_t)count, port, addrs, max) : count;
     release(request);

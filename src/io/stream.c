@@ -115,9 +115,7 @@ HDI_ALWAYS_INLINE ssize_t try_write(struct hdi_source *source, void *arg)
     if (source->fast) return write_fast(source, from);
     if (is_message(source)) return send_parts(source, from);
     if (is_outside(source)) {
-        const int err = hdi_sys_fails(source->runtime, "writev");
-        return err ? err : hdi_sys_live.writev(source->runtime, source->fd, from->parts,
-                                               from->count);
+        return hdi_sys_real(source->runtime, writev, source->fd, from->parts, from->count);
     }
     if (source->gentle) return write_little(source, from);
     return hdi_sys(source->runtime, writev, source->fd, from->parts, from->count);

@@ -166,6 +166,14 @@ static inline int hdi_sys_code(int result)
         hdi_sys_err ? hdi_sys_err : hdi_sys_at->sys->name(hdi_sys_at, __VA_ARGS__);      \
     }))
 
+/* By the live table, whatever the world: what in sim is the system's, too, or of no runtime. */
+#define hdi_sys_real(runtime, name, ...)                                                 \
+    (__extension__({                                                                     \
+        struct hd_runtime *hdi_sys_at = (runtime);                                       \
+        const int hdi_sys_err = hdi_sys_fails(hdi_sys_at, #name);                        \
+        hdi_sys_err ? hdi_sys_err : hdi_sys_live.name(hdi_sys_at, __VA_ARGS__);          \
+    }))
+
 /* The C library's function of that name, which returns an int. */
 #define hdi_live(runtime, name, ...)                                                     \
     (__extension__({                                                                     \

@@ -156,6 +156,21 @@ TEST_IO(tcp, options) { faults_each(by_address, NULL, options); }
 
 TEST_IO(tcp_by_name, options) { faults_each(by_name, NULL, options); }
 
+/* Without a runtime a thread asks itself. */
+static int resolve_here(void *arg)
+{
+    hd_addr addr;
+    (void)arg;
+    const int n = hd_resolve("localhost", 80, &addr, 1);
+    return n < 0 ? n : 0;
+}
+
+TEST(names_of_plain_threads)
+{
+    faults_each_run(resolve_here, NULL, NULL);
+    faults_expect("resolve");
+}
+
 TEST_IO(tcp_by_the_next_address, options) { faults_each(by_second_address, NULL, options); }
 
 static int by_unix_name(void *arg)

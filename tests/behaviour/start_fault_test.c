@@ -260,6 +260,41 @@ static int talk_on(void *arg)
     return 0;
 }
 
+static int close_it(void *arg)
+{
+    return hd_close(*(hd_io *)arg);
+}
+
+/* From a dispatcher whose workers have no lane. The reader's end is gone, not only its handle. */
+static int close_from_afar(void *arg)
+{
+    hd_io ends[2];
+    hd_dispatcher *other;
+    struct nets_call reader;
+    int err = 0;
+    (void)arg;
+    EXPECT_EQ(hd_dispatcher_single(&other, NULL), 0);
+    EXPECT_EQ(hd_pipe(ends), 0);
+    nets_begin(&reader, ends[0], nets_do_read);
+    EXPECT_EQ(hd_on_call(other, close_it, &ends[0], &err), 0);
+    EXPECT_EQ(err, 0);
+    EXPECT_EQ(nets_end(&reader), -ECANCELED);
+    EXPECT_EQ(hd_write(ends[1], "x", 1), -EPIPE);
+    EXPECT_EQ(hd_close(ends[1]), 0);
+    hd_dispatcher_unref(other);
+    return 0;
+}
+
+/* A thread of the program gets signals, and closes meanwhile what a ring has to let go of. */
+TEST_DRIVERS(a_cancel_that_is_interrupted, options)
+{
+    const hd_options own = rt_one_lane(options);
+    begin_to_fail("io_uring_register_sync_cancel", -EINTR, 2);
+    rt_run(close_from_afar, NULL, &own);
+    hdi_sys_fault = NULL;
+    if (options->io == HD_IO_URING) EXPECT_EQ(atomic_load(&failing_calls), 2);
+}
+
 /* A kernel that is short of memory, or a process that gets many signals. */
 TEST_DRIVERS(sleeping_that_fails_every_other_time, options)
 {
