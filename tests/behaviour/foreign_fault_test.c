@@ -18,6 +18,13 @@ static void make_pipe(int fds[2])
     EXPECT_EQ(pipe2(fds, O_CLOEXEC), 0);
 }
 
+/* They are still ours. */
+static void close_both(const int fds[2])
+{
+    EXPECT_EQ(close(fds[0]), 0);
+    EXPECT_EQ(close(fds[1]), 0);
+}
+
 static int through(hd_io out, hd_io in)
 {
     char bytes[4];
@@ -36,8 +43,7 @@ static int adopt_pipe(void *arg)
     make_pipe(fds);
     int err = hd_io_adopt(&out, fds[1], 0);
     if (err) {
-        close(fds[0]);
-        close(fds[1]);
+        close_both(fds);
         return err;
     }
     err = hd_io_adopt(&in, fds[0], HD_ADOPT_BORROWED);
@@ -49,7 +55,7 @@ static int adopt_pipe(void *arg)
         hd_yield();
     }
     EXPECT_EQ(hd_close(out), 0);
-    close(fds[0]);
+    EXPECT_EQ(close(fds[0]), 0);
     return err;
 }
 
@@ -69,13 +75,12 @@ static int adopt_sockets(void *arg)
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     int err = hd_io_adopt(&ends[0], fds[0], 0);
     if (err) {
-        close(fds[0]);
-        close(fds[1]);
+        close_both(fds);
         return err;
     }
     err = hd_io_adopt(&ends[1], fds[1], 0);
     if (err) {
-        close(fds[1]);
+        EXPECT_EQ(close(fds[1]), 0);
     } else {
         err = through(ends[0], ends[1]);
         EXPECT_EQ(hd_close(ends[1]), 0);
@@ -99,7 +104,7 @@ static int adopt_file(void *arg)
     EXPECT(fd >= 0);
     int err = hd_io_adopt(&file, fd, 0);
     if (err) {
-        close(fd);
+        EXPECT_EQ(close(fd), 0);
         return err;
     }
     err = hd_write_all(file, "abc", 3, NULL);
@@ -131,8 +136,7 @@ static int wait_for_fds(void *arg)
     if (!err) err = hd_fd_wait(fds[1], HD_WAIT_WRITE, hd_after_ms(10000));
     if (err >= 0 && spawned) err = hd_fd_wait(fds[0], HD_WAIT_READ, hd_after_ms(10000));
     if (spawned) EXPECT_EQ(rt_join(writer), 0);
-    close(fds[0]);
-    close(fds[1]);
+    close_both(fds);
     return err < 0 ? err : 0;
 }
 
