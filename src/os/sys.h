@@ -147,11 +147,10 @@ int hdi_live_kill(struct hd_runtime *runtime, pid_t pid, int pidfd, int signal);
  * having been made. NULL: nobody asks. Set while nothing runs. */
 extern int (*hdi_sys_fault)(struct hd_runtime *runtime, const char *name);
 
-/* Returns: 0; what the call is to fail with. */
-static inline int hdi_sys_fails(struct hd_runtime *runtime, const char *name)
-{
-    return __builtin_expect(hdi_sys_fault != NULL, 0) ? hdi_sys_fault(runtime, name) : 0;
-}
+/* Returns: 0; what the call is to fail with. A macro, so that nobody looks for the runtime before
+ * somebody asks. */
+#define hdi_sys_fails(runtime, name)                                                     \
+    (__builtin_expect(hdi_sys_fault != NULL, 0) ? hdi_sys_fault((runtime), (name)) : 0)
 
 /* The result of a system call, with its error in it. */
 static inline int hdi_sys_code(int result)

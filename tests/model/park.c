@@ -118,7 +118,7 @@ struct lane {
 static void lane_init(struct lane *lane)
 {
     table_init(&lane->table);
-    lane->table.parker.event = hdi_event_open();
+    lane->table.parker.event = hdi_event_open(NULL);
     hdi_store_relaxed(&lane->news, 0);
     MODEL_NAME(lane->news);
 }
