@@ -318,6 +318,7 @@ static int buffered(void *arg)
     err = read_lines(ends[0]);
     EXPECT_EQ(hd_close(ends[0]), 0);
     const int other = rt_join(writer);
+    if (err == -EPIPE) EXPECT(other != 0); /* Who has not written all of it knows. */
     return other ? other : err;
 }
 
