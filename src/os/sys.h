@@ -177,7 +177,7 @@ static inline int hdi_sys_code(int result)
 #define hdi_live(runtime, name, ...)                                                     \
     (__extension__({                                                                     \
         const int hdi_live_err = hdi_sys_fails((runtime), #name);                        \
-        hdi_live_err ? hdi_live_err : hdi_sys_code(name(__VA_ARGS__));                   \
+        hdi_live_err < 0 ? hdi_live_err : hdi_sys_code(name(__VA_ARGS__));               \
     }))
 
 #endif
