@@ -45,6 +45,7 @@ static struct fault {
     {"wait", {ECHILD, EINVAL}, 0, 0},         {"kill", {EPERM, ESRCH}, 0, 0},
     {"sigaction", {EINVAL, EPERM}, 0, 0},     {"ppoll", {EINTR, ENOMEM}, 0, 0},
     /* what drivers and runtimes are made of, and sleep in */
+    {"munmap", {0, 0}, 0, 0},
     {"mmap", {ENOMEM, ENOMEM}, 0, 0},         {"pthread_create", {EAGAIN, ENOMEM}, 0, 0},
     {"eventfd", {EMFILE, ENOMEM}, 0, 0},      {"timerfd_create", {EMFILE, ENOMEM}, 0, 0},
     {"timerfd_settime", {ENOMEM, EPERM}, 0, 0}, {"epoll_create1", {EMFILE, ENOMEM}, 0, 0},
@@ -119,6 +120,13 @@ static inline unsigned faults_count_threads(void)
     return count;
 }
 
+/* Mappings that there are: the leak checker does not see them. */
+static inline int faults_count_maps(void)
+{
+    const struct fault *map = faults_of("mmap");
+    return (int)(atomic_load(&map->asked) - map->hits - atomic_load(&faults_of("munmap")->asked));
+}
+
 static char faults_now[96]; /* what is to fail, in words */
 
 static inline void faults_say(void)
@@ -153,6 +161,7 @@ static inline bool faults_run(struct faults_sweep *sweep)
     atomic_store(&faults_plan.calls, 0);
     faults_plan.hit = false;
     faults_say();
+    const int maps = faults_count_maps();
     hdi_sys_fault = faults_nth;
     const int err = sweep->run(sweep->arg);
     hdi_sys_fault = NULL;
@@ -163,6 +172,10 @@ static inline bool faults_run(struct faults_sweep *sweep)
         test_fail(__FILE__, __LINE__, "%s: result %d", faults_now, err);
     }
     if (!faults_plan.fault) sweep->threads = threads;
+    if (faults_count_maps() != maps) {
+        test_fail(__FILE__, __LINE__, "%s: %d mappings more", faults_now,
+                  faults_count_maps() - maps);
+    }
     if (fds != sweep->fds || threads != sweep->threads || !childless) {
         test_fail(__FILE__, __LINE__, "%s: %d descriptors and %d threads more%s", faults_now,
                   (int)(fds - sweep->fds), (int)(threads - sweep->threads),

@@ -15,7 +15,8 @@
  *   close              the descriptor is gone, whatever it says
  *   reads and writes of an eventfd   -EAGAIN says that it is as it should be
  *   sigaction          to put back what was there: the signal is known to be one
- *   munmap, futex, getpid, the clock, and a ring's forgetting a file (FILE-2)
+ *   munmap             so that tests can count, the hook is asked; it is not failed, nor is close
+ *   futex, getpid, the clock, and a ring's forgetting a file (FILE-2)
  */
 #ifndef HDI_OS_SYS_H
 #define HDI_OS_SYS_H
