@@ -10,12 +10,11 @@
  * Callers use hdi_sys(runtime, name, ...), which first asks the fault hook; or hdi_live(), which
  * does the same, for what the drivers of live ask of the kernel, and sim never sees.
  *
- * Made without asking, since they do not fail, or tell nothing that somebody could act on
- * (tests/project/sources has the list):
- *   close              the descriptor is gone, whatever it says
+ * Never failed, and most of them made without asking, since they do not fail, or tell nothing that
+ * somebody could act on (tests/project/sources has the list):
+ *   close, munmap      what they end is gone, whatever they say
  *   reads and writes of an eventfd   -EAGAIN says that it is as it should be
  *   sigaction          to put back what was there: the signal is known to be one
- *   munmap             so that tests can count, the hook is asked; it is not failed, nor is close
  *   futex, getpid, the clock, and a ring's forgetting a file (FILE-2)
  */
 #ifndef HDI_OS_SYS_H
