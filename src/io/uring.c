@@ -23,33 +23,6 @@ enum {
     ACCEPTED_MAX = 16,
 };
 
-/* What a completion is for: the low bits of its user_data. */
-enum tag {
-    TAG_EVENT,
-    TAG_IN,      /* poll */
-    TAG_OUT,     /* poll */
-    TAG_RECEIVE,
-    TAG_ACCEPT,
-    TAG_FLIGHT,  /* the rest is its address */
-    TAG_SEND,    /* of the outbox */
-    TAG_LINGER,  /* of the outbox, for a closed handle */
-    TAG_TAKE,    /* the rest is a place in `takes` (io/uring_take.c) */
-    TAG_FILE,    /* the ring is to know a descriptor */
-    TAG_DONE,    /* of a cancel, and so on: of no interest */
-};
-
-enum { TAG_BITS = 4 };
-
-static uint64_t name_of(hd_io handle, enum tag tag)
-{
-    return (handle.private_ >> 32 << 32) | (handle.private_ & UINT32_MAX) << TAG_BITS | tag;
-}
-
-static hd_io handle_of(uint64_t name)
-{
-    return (hd_io){(name >> 32 << 32) | (name & UINT32_MAX) >> TAG_BITS};
-}
-
 /* ---- entering the kernel ---- */
 
 /* Let the kernel see what was put in. Returns up to where. Context: lock. */
@@ -83,8 +56,7 @@ static void enter(struct hdi_uring *lane, unsigned tail)
     } while (err == -EINTR || left_of(lane, tail) > 0);
 }
 
-/* Context: lock, which is given back for a moment. */
-static void hand_over(struct hdi_uring *lane)
+void hdi_uring_hand_over(struct hdi_uring *lane)
 {
     const unsigned tail = publish(lane);
     hdi_lock_give(&lane->lock);
@@ -95,12 +67,11 @@ static void hand_over(struct hdi_uring *lane)
 struct io_uring_sqe *hdi_uring_place(struct hdi_uring *lane)
 {
     struct io_uring_sqe *sqe;
-    while (!(sqe = io_uring_get_sqe(&lane->ring))) hand_over(lane);
+    while (!(sqe = io_uring_get_sqe(&lane->ring))) hdi_uring_hand_over(lane);
     return sqe;
 }
 
-/* The lane's worker hands it over, and may sleep. */
-static void told(struct hdi_uring *lane)
+void hdi_uring_told(struct hdi_uring *lane)
 {
     if (lane->lane.worker != hdi_worker_self()) hdi_parker_unpark(&lane->lane.worker->parker);
 }
@@ -133,7 +104,7 @@ static bool collect(struct hdi_uring *lane, struct hdi_source *source)
         const bool can = begin_to_collect(lane);
         hdi_lock_give(&lane->lock);
         if (!can) return false;
-        told(lane);
+        hdi_uring_told(lane);
     }
     source->collected = hdi_epoll_add(&lane->bulky, source->fd, HDI_EPOLL_IN | EPOLLET,
                                       hdi_source_handle(source)) == 0;
@@ -155,7 +126,7 @@ static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hd
     struct io_uring_sqe *sqe = hdi_uring_place(lane);
     if (ahead && source->kind == HDI_SOURCE_LISTENER) {
         io_uring_prep_multishot_accept(sqe, source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        io_uring_sqe_set_data64(sqe, name_of(handle, TAG_ACCEPT));
+        io_uring_sqe_set_data64(sqe, hdi_uring_name(handle, HDI_TAG_ACCEPT));
         source->stopping = false;
         hdi_uring_may_fail(lane, sqe, "ring_accept");
     } else if (ahead) {
@@ -163,18 +134,18 @@ static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hd
         io_uring_prep_recv_multishot(sqe, source->fd, NULL, 0, 0);
         sqe->flags |= IOSQE_BUFFER_SELECT;
         sqe->buf_group = HDI_URING_GROUP;
-        io_uring_sqe_set_data64(sqe, name_of(handle, TAG_RECEIVE));
+        io_uring_sqe_set_data64(sqe, hdi_uring_name(handle, HDI_TAG_RECEIVE));
         hdi_store_relaxed(&lane->receives, hdi_load_relaxed(&lane->receives) + 1);
         source->stopping = false;
         hdi_uring_may_fail(lane, sqe, "ring_receive");
     } else {
         io_uring_prep_poll_multishot(sqe, source->fd, in ? POLLIN | POLLPRI | POLLRDHUP : POLLOUT);
-        io_uring_sqe_set_data64(sqe, name_of(handle, in ? TAG_IN : TAG_OUT));
+        io_uring_sqe_set_data64(sqe, hdi_uring_name(handle, in ? HDI_TAG_IN : HDI_TAG_OUT));
         hdi_uring_may_fail(lane, sqe, "ring_poll");
     }
     source->asked_at = lane->ring.sq.sqe_tail;
     hdi_lock_give(&lane->lock);
-    told(lane);
+    hdi_uring_told(lane);
     return 0;
 }
 
@@ -183,7 +154,7 @@ static void cancel(struct hdi_uring *lane, uint64_t name)
 {
     struct io_uring_sqe *sqe = hdi_uring_place(lane);
     io_uring_prep_cancel64(sqe, name, 0);
-    io_uring_sqe_set_data64(sqe, TAG_DONE);
+    io_uring_sqe_set_data64(sqe, HDI_TAG_DONE);
 }
 
 /* Wait until it is through, whatever signals this thread gets; -ENOENT: there was nothing. */
@@ -202,8 +173,9 @@ static void cancel_now(struct hdi_uring *lane, uint64_t name)
 
 static uint64_t in_name(const struct hdi_source *source, hd_io handle)
 {
-    if (!source->ahead) return name_of(handle, TAG_IN);
-    return name_of(handle, source->kind == HDI_SOURCE_LISTENER ? TAG_ACCEPT : TAG_RECEIVE);
+    if (!source->ahead) return hdi_uring_name(handle, HDI_TAG_IN);
+    const bool accepts = source->kind == HDI_SOURCE_LISTENER;
+    return hdi_uring_name(handle, accepts ? HDI_TAG_ACCEPT : HDI_TAG_RECEIVE);
 }
 
 /* The handle is stale already, but by one only. */
@@ -221,26 +193,27 @@ static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
     const bool own = lane->lane.worker == hdi_worker_self();
     hdi_lock_take(&lane->lock);
     if (own && in) cancel(lane, in_name(source, handle));
-    if (own && source->out.armed) cancel(lane, name_of(handle, TAG_OUT));
-    if (own) hdi_uring_file_forget(lane, source, TAG_DONE);
+    if (own && source->out.armed) cancel(lane, hdi_uring_name(handle, HDI_TAG_OUT));
+    if (own) hdi_uring_file_forget(lane, source, HDI_TAG_DONE);
     const unsigned tail = publish(lane);
     const bool seen = left_of(lane, tail) <= tail - source->asked_at;
     hdi_lock_give(&lane->lock);
     if (own || !seen) enter(lane, tail); /* URING-2 */
     if (!own && in) cancel_now(lane, in_name(source, handle));
-    if (!own && source->out.armed) cancel_now(lane, name_of(handle, TAG_OUT));
+    if (!own && source->out.armed) cancel_now(lane, hdi_uring_name(handle, HDI_TAG_OUT));
     hdi_uring_file_gone(lane, source, own); /* FILE-2 */
     /* What is cancelled lets go of the socket when the lane's worker next enters the kernel: too
      * late for the peer, who is to learn of the end, or for who listens at the same place next. If
      * others have the descriptor too, there is no end: the worker just comes soon. */
     if (own || !source->fast || (!in && !source->out.armed)) return;
-    if (hdi_load_relaxed(&source->shared)) told(lane); /* Who has it open gave it away before. */
+    /* Who has it open gave it away before. */
+    if (hdi_load_relaxed(&source->shared)) hdi_uring_told(lane);
     else hdi_socket_end(source);
 }
 
 static uint64_t name_of_flight(const struct hdi_flight *flight)
 {
-    return (uint64_t)(uintptr_t)flight + TAG_FLIGHT;
+    return (uint64_t)(uintptr_t)flight + HDI_TAG_FLIGHT;
 }
 
 static void uring_fly(struct hdi_lane *base, struct hdi_flight *flight)
@@ -249,7 +222,7 @@ static void uring_fly(struct hdi_lane *base, struct hdi_flight *flight)
     hdi_lock_take(&lane->lock);
     hdi_uring_put_flight(lane, flight, name_of_flight(flight));
     hdi_lock_give(&lane->lock);
-    told(lane); /* The caller may have given way since it chose the lane. */
+    hdi_uring_told(lane); /* The caller may have given way since it chose the lane. */
 }
 
 /* The next flight from the same memory, by this lane, is behind the cancel. */
@@ -258,10 +231,10 @@ static bool uring_recall(struct hdi_lane *base, struct hdi_flight *flight)
     struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
     const uint64_t name = name_of_flight(flight);
-    const bool lands = !hdi_uring_drop_flight(lane, flight, name, TAG_DONE);
+    const bool lands = !hdi_uring_drop_flight(lane, flight, name, HDI_TAG_DONE);
     if (lands) cancel(lane, name);
     hdi_lock_give(&lane->lock);
-    if (lands) told(lane);
+    if (lands) hdi_uring_told(lane);
     return lands;
 }
 
@@ -271,59 +244,18 @@ void hdi_uring_put_take(struct hdi_uring *lane, struct hdi_source *source, unsig
     struct io_uring_sqe *sqe = hdi_uring_place(lane);
     io_uring_prep_recv(sqe, source->fd, lane->takes[at].block->bytes, HDI_BLOCK_BYTES,
                        MSG_DONTWAIT);
-    io_uring_sqe_set_data64(sqe, (uint64_t)at << TAG_BITS | TAG_TAKE);
+    io_uring_sqe_set_data64(sqe, (uint64_t)at << HDI_TAG_BITS | HDI_TAG_TAKE);
     source->asked_at = lane->ring.sq.sqe_tail;
     hdi_uring_may_fail(lane, sqe, "ring_take");
-    hdi_uring_address(lane, source, sqe, name_of(hdi_source_handle(source), TAG_FILE));
+    hdi_uring_address(lane, source, sqe, hdi_uring_name(hdi_source_handle(source), HDI_TAG_FILE));
     hdi_lock_give(&lane->lock);
-}
-
-/* Completes only if it fails, or not all was sent (OUT-3). Context: lock. */
-static void put_send(struct hdi_uring *lane, const struct hdi_send *send)
-{
-    struct io_uring_sqe *sqe = hdi_uring_place(lane);
-    io_uring_prep_send(sqe, send->source->fd, send->unsent.iov_base, send->unsent.iov_len,
-                       MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL);
-    sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
-    io_uring_sqe_set_data64(sqe, name_of(send->handle, TAG_SEND));
-    hdi_uring_may_fail(lane, sqe, "ring_send");
-    hdi_uring_address(lane, send->source, sqe, name_of(send->handle, TAG_FILE));
-}
-
-static void uring_put_sends(struct hdi_lane *base, const struct hdi_send *sends, unsigned count)
-{
-    struct hdi_uring *lane = (struct hdi_uring *)base;
-    hdi_lock_take(&lane->lock);
-    for (unsigned i = 0; i < count; i++) put_send(lane, &sends[i]);
-    hdi_lock_give(&lane->lock);
-}
-
-_Static_assert(sizeof(struct timespec) == sizeof(struct __kernel_timespec), "one is the other");
-
-static void uring_put_linger(struct hdi_lane *base, struct hdi_source *source, struct iovec unsent)
-{
-    struct hdi_uring *lane = (struct hdi_uring *)base;
-    hdi_lock_take(&lane->lock);
-    while (io_uring_sq_space_left(&lane->ring) < 2) hand_over(lane); /* The two go together. */
-    struct io_uring_sqe *sqe = hdi_uring_place(lane);
-    io_uring_prep_send(sqe, source->fd, unsent.iov_base, unsent.iov_len,
-                       MSG_WAITALL | MSG_NOSIGNAL);
-    sqe->flags |= IOSQE_IO_LINK;
-    io_uring_sqe_set_data64(sqe, name_of(hdi_source_handle(source), TAG_LINGER));
-    hdi_uring_may_fail(lane, sqe, "ring_linger");
-    sqe = hdi_uring_place(lane);
-    io_uring_prep_link_timeout(sqe, (struct __kernel_timespec *)&source->linger_until,
-                               IORING_TIMEOUT_ABS);
-    io_uring_sqe_set_data64(sqe, TAG_DONE);
-    hdi_lock_give(&lane->lock);
-    told(lane);
 }
 
 /* ---- news ---- */
 
 static void tell_poll(const struct io_uring_cqe *cqe, bool out, struct hdi_wakeups *wakeups)
 {
-    const hd_io handle = handle_of(cqe->user_data);
+    const hd_io handle = hdi_uring_handle(cqe->user_data);
     struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */
     if (!source) return;
     const bool unsure = cqe->res < 0 || (cqe->res & (POLLPRI | POLLRDHUP | POLLHUP | POLLERR));
@@ -380,7 +312,7 @@ static void tell_received(struct hdi_uring *lane, const struct io_uring_cqe *cqe
                           struct hdi_wakeups *wakeups)
 {
     if (!(cqe->flags & IORING_CQE_F_MORE)) lane->receives_ended++;
-    const hd_io handle = handle_of(cqe->user_data);
+    const hd_io handle = hdi_uring_handle(cqe->user_data);
     struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */
     bool taken = false;
     if (source) {
@@ -414,7 +346,7 @@ static bool take_accepted(struct hdi_uring *lane, struct hdi_source *source,
 static void tell_accepted(struct hdi_uring *lane, const struct io_uring_cqe *cqe,
                           struct hdi_wakeups *wakeups)
 {
-    const hd_io handle = handle_of(cqe->user_data);
+    const hd_io handle = hdi_uring_handle(cqe->user_data);
     struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */
     bool taken = false;
     if (source) {
@@ -433,39 +365,41 @@ static void arm_event(struct hdi_uring *lane)
 {
     struct io_uring_sqe *sqe = hdi_uring_place(lane);
     io_uring_prep_poll_multishot(sqe, lane->lane.event, POLLIN);
-    io_uring_sqe_set_data64(sqe, TAG_EVENT);
+    io_uring_sqe_set_data64(sqe, HDI_TAG_EVENT);
 }
 
 static void tell(struct hdi_uring *lane, const struct io_uring_cqe *cqe,
                  struct hdi_wakeups *wakeups)
 {
-    switch ((enum tag)(cqe->user_data & ((1 << TAG_BITS) - 1))) {
-    case TAG_EVENT:
+    switch ((enum hdi_tag)(cqe->user_data & ((1 << HDI_TAG_BITS) - 1))) {
+    case HDI_TAG_EVENT:
         hdi_lane_called(&lane->lane);
         if (cqe->flags & IORING_CQE_F_MORE) return;
         hdi_lock_take(&lane->lock);
         arm_event(lane);
         /* The worker may have gone to sleep meanwhile, and this is what would wake it. */
-        if (lane->lane.worker != hdi_worker_self()) hand_over(lane);
+        if (lane->lane.worker != hdi_worker_self()) hdi_uring_hand_over(lane);
         hdi_lock_give(&lane->lock);
         return;
-    case TAG_IN: tell_poll(cqe, false, wakeups); return;
-    case TAG_OUT: tell_poll(cqe, true, wakeups); return;
-    case TAG_RECEIVE: tell_received(lane, cqe, wakeups); return;
-    case TAG_ACCEPT: tell_accepted(lane, cqe, wakeups); return;
-    case TAG_FLIGHT:
-        hdi_flight_land((struct hdi_flight *)(uintptr_t)(cqe->user_data - TAG_FLIGHT), cqe->res,
+    case HDI_TAG_IN: tell_poll(cqe, false, wakeups); return;
+    case HDI_TAG_OUT: tell_poll(cqe, true, wakeups); return;
+    case HDI_TAG_RECEIVE: tell_received(lane, cqe, wakeups); return;
+    case HDI_TAG_ACCEPT: tell_accepted(lane, cqe, wakeups); return;
+    case HDI_TAG_FLIGHT:
+        hdi_flight_land((struct hdi_flight *)(uintptr_t)(cqe->user_data - HDI_TAG_FLIGHT), cqe->res,
                         wakeups);
         return;
-    case TAG_SEND:
-        hdi_outbox_fell_short(handle_of(cqe->user_data), cqe->res, wakeups);
+    case HDI_TAG_SEND:
+        hdi_outbox_fell_short(hdi_uring_handle(cqe->user_data), cqe->res, wakeups);
         return;
-    case TAG_LINGER: hdi_outbox_lingered(handle_of(cqe->user_data), cqe->res); return;
-    case TAG_TAKE:
-        hdi_uring_taken(lane, (unsigned)(cqe->user_data >> TAG_BITS), cqe->res, wakeups);
+    case HDI_TAG_LINGER: hdi_outbox_lingered(hdi_uring_handle(cqe->user_data), cqe->res); return;
+    case HDI_TAG_TAKE:
+        hdi_uring_taken(lane, (unsigned)(cqe->user_data >> HDI_TAG_BITS), cqe->res, wakeups);
         return;
-    case TAG_FILE: hdi_uring_file_told(lane, handle_of(cqe->user_data), cqe->res); return;
-    case TAG_DONE: return;
+    case HDI_TAG_FILE:
+        hdi_uring_file_told(lane, hdi_uring_handle(cqe->user_data), cqe->res);
+        return;
+    case HDI_TAG_DONE: return;
     }
 }
 
@@ -694,8 +628,8 @@ const struct hdi_lane_kind hdi_lane_uring = {
     .take_back = hdi_uring_take_back,
     .fly = uring_fly,
     .recall = uring_recall,
-    .put_sends = uring_put_sends,
-    .put_linger = uring_put_linger,
+    .put_sends = hdi_uring_put_sends,
+    .put_linger = hdi_uring_put_linger,
     .carry_out = uring_carry_out,
     .sleep = uring_sleep,
     .poll = uring_poll,

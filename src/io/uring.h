@@ -12,8 +12,8 @@
  *                take more of the lane's memory than that.
  *   bulky one    one that has filled a buffer, or found none, or is one of a crowd: in an epoll
  *                from then on, and read by system calls, without the copy; for leases, by one for
- *                many (uring_take.c). The kernel receives all that a crowd has sent before the first
- *                of it is answered, when the last has pushed it out of the caches.
+ *                many (uring_take.c). The kernel receives for many of a crowd before the first is
+ *                answered, when the last has pushed it out of the caches.
  *                A poll by the ring costs more there: what it has to tell is dealt with at the end
  *                of every system call, one by one.
  *   listener     multishot accept, which stops at ACCEPTED_MAX that nobody took
@@ -95,8 +95,47 @@ struct hdi_uring {
     uint16_t start[HDI_URING_BUFFERS], end[HDI_URING_BUFFERS];
 };
 
-/* A place for a submission (uring.c). Context: lock, which may be given back for a moment. */
+/* What a completion is for: the low bits of its user_data. */
+enum hdi_tag {
+    HDI_TAG_EVENT,
+    HDI_TAG_IN,      /* poll */
+    HDI_TAG_OUT,     /* poll */
+    HDI_TAG_RECEIVE,
+    HDI_TAG_ACCEPT,
+    HDI_TAG_FLIGHT,  /* the rest is its address */
+    HDI_TAG_SEND,    /* of the outbox */
+    HDI_TAG_LINGER,  /* of the outbox, for a closed handle */
+    HDI_TAG_TAKE,    /* the rest is a place in `takes` (io/uring_take.c) */
+    HDI_TAG_FILE,    /* the ring is to know a descriptor */
+    HDI_TAG_DONE,    /* of a cancel, and so on: of no interest */
+};
+
+enum { HDI_TAG_BITS = 4 };
+
+static inline uint64_t hdi_uring_name(hd_io handle, enum hdi_tag tag)
+{
+    return (handle.private_ >> 32 << 32) | (handle.private_ & UINT32_MAX) << HDI_TAG_BITS | tag;
+}
+
+static inline hd_io hdi_uring_handle(uint64_t name)
+{
+    return (hd_io){(name >> 32 << 32) | (name & UINT32_MAX) >> HDI_TAG_BITS};
+}
+
+/* ---- asking (uring.c) ---- */
+
+/* A place for a submission. Context: lock, which may be given back for a moment. */
 struct io_uring_sqe *hdi_uring_place(struct hdi_uring *lane);
+
+/* Have the kernel take what was put in. Context: lock, which is given back for a moment. */
+void hdi_uring_hand_over(struct hdi_uring *lane);
+
+/* The lane's worker hands it over, and may sleep. Context: no lock of the lane's. */
+void hdi_uring_told(struct hdi_uring *lane);
+
+/* struct hdi_lane_kind's (uring_send.c). */
+void hdi_uring_put_sends(struct hdi_lane *base, const struct hdi_send *sends, unsigned count);
+void hdi_uring_put_linger(struct hdi_lane *base, struct hdi_source *source, struct iovec unsent);
 
 /* ---- faults of tests (uring_fault.c) ---- */
 
