@@ -95,6 +95,11 @@
     X(blocking_blind_claim, "a call that blocks is claimed by a test and a store")       \
     X(flight_left_behind, "who recalls a call of the kernel does not wait for its end")  \
     X(flight_blind_return, "who waited for the kernel returns while it is still told")   \
+    X(reader_stays, "a reader whose wait ends otherwise is still told")                   \
+    X(reader_blind, "a reader whose wait ends otherwise takes out whoever is the reader")   \
+    X(reader_kept, "a reader that was told is told again")                                \
+    X(reader_phase_late, "a reader is told in the phase it is in by then")                \
+    X(reader_alone, "who tells the reader tells nobody else")                             \
     X(guest_ignored, "a runtime goes while another thread still wakes a task of it")
 
 #if HDI_MODEL

@@ -242,10 +242,12 @@ static void wake_all(struct hdi_source *source, struct hdi_side *side, int resul
 {
     struct hd_task *reader = side == &source->in ? source->reader : NULL;
     if (reader) {
+        const uint32_t phase =
+            HDI_MUTANT(reader_phase_late) ? reader->phase : source->reader_phase;
         hdi_source_fetch_reader(source);
-        source->reader = NULL;
-        (void)hdi_waiter_decide_task(reader, source->reader_phase,
-                                     result ? READER_CLOSED : READER_TOLD, wakeups);
+        if (!HDI_MUTANT(reader_kept)) source->reader = NULL;
+        (void)hdi_waiter_decide_task(reader, phase, result ? READER_CLOSED : READER_TOLD, wakeups);
+        if (HDI_MUTANT(reader_alone)) return;
     }
     for (struct hdi_node *node; (node = hdi_node_pop(&side->waiters));) {
         hdi_node_case(node)->result = result;
@@ -470,7 +472,8 @@ static void leave_reader(hd_case *c, struct hdi_wakeups *wakeups)
 {
     struct hdi_source *source = source_of_in(c);
     (void)wakeups;
-    if (source->reader == hdi_task_self()) source->reader = NULL;
+    const bool is_it = source->reader == hdi_task_self() || HDI_MUTANT(reader_blind);
+    if (is_it && !HDI_MUTANT(reader_stays)) source->reader = NULL;
 }
 
 static const struct hdi_op op_reader = {

@@ -8,7 +8,9 @@
 
 #include <errno.h>
 
-#include "scenario.h"
+#include <heddle/chan.h>
+
+#include "rt.h"
 #include "wait/waiter.h"
 
 enum { FD = 7 };
@@ -243,4 +245,241 @@ MODEL(source_user, .sc = 5, .tso = 4, .pso = 4, .kills = "source_close_used")
     model_join(t);
     MODEL_EQUAL(w.closed, 0);
     world_fini(&w);
+}
+
+/* ---- a fiber that waits to read (SRC-8) ---- */
+
+/* Of one byte. */
+struct reading {
+    struct world *world;
+    ssize_t got; /* ordered by a join */
+};
+
+static ssize_t try_take_one(struct hdi_source *source, void *arg)
+{
+    struct world *w = arg;
+    (void)source;
+    MODEL_EQUAL(MODEL_READ(w->open), 1); /* SRC-3 */
+    uint32_t bytes = hdi_load_acquire(&w->bytes);
+    do {
+        if (bytes == 0) return -EAGAIN;
+    } while (!hdi_cas_acq_rel(&w->bytes, &bytes, bytes - 1));
+    return 1;
+}
+
+static ssize_t read_one(struct world *w)
+{
+    return hdi_source_do(w->io, false, try_take_one, w, 0, HD_FOREVER);
+}
+
+static int read_as_fiber(void *arg)
+{
+    struct reading *reading = arg;
+    reading->got = read_one(reading->world);
+    return 0;
+}
+
+static struct hdi_source *source_in(const struct world *w)
+{
+    return hdi_source_slot(w->io);
+}
+
+/* Nobody waits any more, so what is told now touches nobody; and it ends. */
+static void reader_fini(struct world *w, hd_runtime *rt)
+{
+    model_calm(true);
+    MODEL_CHECK(!hdi_source_is_awaited(source_in(w)));
+    tell(w->io, HDI_READY_IN);
+    if (MODEL_READ(w->open)) close_it(w);
+    world_fini(w);
+    rt_stop(rt);
+}
+
+MODEL(source_reader, .sc = 3, .tso = 2, .pso = 2, RT_STEPS, .kills = "source_queue_late")
+{
+    struct world w;
+    world_init(&w);
+    hd_runtime *rt = rt_start(1);
+    struct reading reading = {&w, -1};
+    hd_task *task = rt_fiber(rt, read_as_fiber, &reading);
+    arrive(&w);
+    MODEL_EQUAL(rt_join(task), 0);
+    MODEL_EQUAL(reading.got, 1);
+    reader_fini(&w, rt);
+}
+
+/* Told twice at once: the second finds no reader, or one that waits again. */
+static int read_twice(void *arg)
+{
+    struct reading *reading = arg;
+    MODEL_EQUAL(read_one(reading->world), 1);
+    return read_as_fiber(arg);
+}
+
+MODEL(source_reader_twice, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "reader_kept")
+{
+    struct world w;
+    world_init(&w);
+    hd_runtime *rt = rt_start(1);
+    struct reading reading = {&w, -1};
+    hd_task *task = rt_fiber(rt, read_twice, &reading);
+    rt_settle(rt);
+    void *t = model_thread(arrive, &w);
+    arrive(&w);
+    MODEL_EQUAL(rt_join(task), 0);
+    model_join(t);
+    MODEL_EQUAL(reading.got, 1);
+    reader_fini(&w, rt);
+}
+
+static bool has_reader(struct world *w)
+{
+    struct hdi_source *source = source_in(w);
+    hdi_lock_take(&source->in.waitable.lock);
+    const bool has = source->reader;
+    hdi_lock_give(&source->in.waitable.lock);
+    return has;
+}
+
+/* Either wins; and what is told later is not told to who has ended. */
+MODEL(source_reader_cancelled, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "reader_stays")
+{
+    struct world w;
+    world_init(&w);
+    hd_runtime *rt = rt_start(1);
+    struct reading reading = {&w, -1};
+    hd_task *task = rt_fiber(rt, read_as_fiber, &reading);
+    rt_settle(rt);
+    void *t = model_thread(arrive, &w);
+    hd_cancel(task);
+    MODEL_EQUAL(rt_join(task), 0);
+    MODEL_CHECK(!has_reader(&w));
+    model_join(t);
+    MODEL_CHECK(reading.got == 1 || reading.got == -ECANCELED);
+    reader_fini(&w, rt);
+}
+
+/* It waits again while somebody may be about to tell it of the wait before: for the same, */
+static int read_again(void *arg)
+{
+    struct reading *reading = arg;
+    MODEL_EQUAL(read_one(reading->world), -ECANCELED);
+    MODEL_EQUAL(hd_shield(), 0);
+    reading->got = read_one(reading->world);
+    return hd_unshield();
+}
+
+static void tell_in(void *arg)
+{
+    const struct world *w = arg;
+    tell(w->io, HDI_READY_IN);
+}
+
+MODEL(source_reader_again, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "reader_kept")
+{
+    struct world w;
+    world_init(&w);
+    hd_runtime *rt = rt_start(1);
+    struct reading reading = {&w, -1};
+    hd_task *task = rt_fiber(rt, read_again, &reading);
+    rt_settle(rt);
+    void *t = model_thread(tell_in, &w);
+    hd_cancel(task);
+    model_join(t);
+    rt_settle(rt); /* It waits again. */
+    arrive(&w);
+    MODEL_EQUAL(rt_join(task), 0);
+    MODEL_EQUAL(reading.got, 1);
+    reader_fini(&w, rt);
+}
+
+/* or for something else, which must not seem to have come. */
+struct errand {
+    struct world *world;
+    hd_chan *chan;
+};
+
+static int receive_later(void *arg)
+{
+    struct errand *errand = arg;
+    int item = -1;
+    MODEL_EQUAL(read_one(errand->world), -ECANCELED);
+    MODEL_EQUAL(hd_shield(), 0);
+    MODEL_EQUAL(hd_chan_recv(errand->chan, &item), 0);
+    MODEL_EQUAL(hd_unshield(), 0);
+    return item;
+}
+
+MODEL(source_reader_elsewhere, .sc = 2, .tso = 1, .pso = 1, RT_STEPS,
+      .kills = "reader_phase_late")
+{
+    struct world w;
+    world_init(&w);
+    hd_runtime *rt = rt_start(1);
+    struct errand errand = {&w, hd_chan_create(sizeof(int), 1)};
+    MODEL_CHECK(errand.chan);
+    hd_task *task = rt_fiber(rt, receive_later, &errand);
+    rt_settle(rt);
+    void *t = model_thread(tell_in, &w);
+    hd_cancel(task);
+    model_join(t);
+    MODEL_EQUAL(hd_chan_send(errand.chan, &(int){9}), 0);
+    MODEL_EQUAL(rt_join(task), 9);
+    hd_chan_destroy(errand.chan);
+    reader_fini(&w, rt);
+}
+
+MODEL(source_reader_closed, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "reader_kept")
+{
+    struct world w;
+    world_init(&w);
+    hd_runtime *rt = rt_start(1);
+    struct reading reading = {&w, -1};
+    hd_task *task = rt_fiber(rt, read_as_fiber, &reading);
+    rt_settle(rt);
+    void *t = model_thread(tell_in, &w);
+    close_it(&w);
+    MODEL_EQUAL(rt_join(task), 0);
+    model_join(t);
+    MODEL_EQUAL(reading.got, -ECANCELED);
+    reader_fini(&w, rt);
+}
+
+/* Its place is another's by the time it leaves, and that has a reader. */
+MODEL(source_reader_reused, .sc = 1, .tso = 1, .pso = 1, RT_STEPS, .kills = "reader_blind")
+{
+    struct world w;
+    world_init(&w);
+    hd_runtime *rt = rt_start(2);
+    struct reading late = {&w, -1}, next = {&w, -1};
+    hd_task *a = rt_fiber(rt, read_as_fiber, &late);
+    rt_settle(rt);
+    hd_cancel(a);
+    close_it(&w);
+    open_one(&w);
+    hd_task *b = rt_fiber(rt, read_as_fiber, &next);
+    MODEL_EQUAL(rt_join(a), 0);
+    arrive(&w);
+    MODEL_EQUAL(rt_join(b), 0);
+    MODEL_EQUAL(late.got, -ECANCELED);
+    MODEL_EQUAL(next.got, 1);
+    reader_fini(&w, rt);
+}
+
+/* A second one is queued; what comes once is told to both. */
+MODEL(source_reader_and_fiber, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "reader_alone")
+{
+    struct world w;
+    world_init(&w);
+    hd_runtime *rt = rt_start(1);
+    struct reading readings[2] = {{&w, -1}, {&w, -1}};
+    hd_task *a = rt_fiber(rt, read_as_fiber, &readings[0]);
+    hd_task *b = rt_fiber(rt, read_as_fiber, &readings[1]);
+    (void)hdi_fetch_add_acq_rel(&w.bytes, 2);
+    tell(w.io, HDI_READY_IN);
+    MODEL_EQUAL(rt_join(a), 0);
+    MODEL_EQUAL(rt_join(b), 0);
+    MODEL_EQUAL(readings[0].got, 1);
+    MODEL_EQUAL(readings[1].got, 1);
+    reader_fini(&w, rt);
 }
