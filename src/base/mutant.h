@@ -100,6 +100,11 @@
     X(reader_kept, "a reader that was told is told again")                                \
     X(reader_phase_late, "a reader is told in the phase it is in by then")                \
     X(reader_alone, "who tells the reader tells nobody else")                             \
+    X(outbox_end_early, "who queues a handle says so before it is there")                 \
+    X(outbox_start_early, "who takes handles gives their places away before it has read them") \
+    X(outbox_queued_kept, "who takes a handle out leaves it marked as queued")            \
+    X(outbox_loan_lost, "of the loans that end at once, one is not counted")              \
+    X(outbox_close_flying, "a close does not look whether something is being sent")       \
     X(guest_ignored, "a runtime goes while another thread still wakes a task of it")
 
 #if HDI_MODEL

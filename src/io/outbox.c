@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/mutant.h"
 #include "os/clock.h"
 #include "os/memory.h"
 
@@ -66,6 +67,11 @@ static struct iovec unsent_of(const struct hdi_source *source)
                           (size_t)(source->unsent_end - source->unsent_start)};
 }
 
+static hd_io *place_at(struct hdi_outbox *outbox, unsigned at)
+{
+    return &outbox->queued[at % HDI_OUTBOX_BUFFERS];
+}
+
 /* Queue the handle, if it is not. Returns false if there is no room. Context: the worker. */
 static bool queue(struct hdi_outbox *outbox, struct hdi_source *source)
 {
@@ -73,7 +79,10 @@ static bool queue(struct hdi_outbox *outbox, struct hdi_source *source)
     const unsigned end = hdi_load_relaxed(&outbox->end); /* Its own. */
     const unsigned start = hdi_load_acquire(&outbox->start); /* S <- S */
     if (end - start == HDI_OUTBOX_BUFFERS) return false;
-    outbox->queued[end % HDI_OUTBOX_BUFFERS] = hdi_source_handle(source);
+    hd_io *place = place_at(outbox, end);
+    if (HDI_MUTANT(outbox_end_early)) hdi_store_release(&outbox->end, end + 1);
+    hdi_plain_write(place);
+    *place = hdi_source_handle(source);
     hdi_store_release(&outbox->end, end + 1); /* E -> E */
     source->queued = true;
     return true;
@@ -124,7 +133,7 @@ static void end_loans(struct hdi_lane *lane, struct hdi_loan *loans, unsigned co
 {
     if (count == 0) return;
     hdi_lock_take(&lane->outbox->lock);
-    count_ended(lane->outbox, count);
+    count_ended(lane->outbox, HDI_MUTANT(outbox_loan_lost) ? count - 1 : count);
     hdi_lock_give(&lane->outbox->lock);
     hdi_loans_end(loans, count);
 }
@@ -293,7 +302,11 @@ static unsigned take_queued(struct hdi_outbox *outbox, hd_io *batch)
     const unsigned start = hdi_load_relaxed(&outbox->start); /* Under the lock. */
     const unsigned count = hdi_load_acquire(&outbox->end) - start; /* E <- E */
     const unsigned n = count < BATCH ? count : BATCH;
-    for (unsigned i = 0; i < n; i++) batch[i] = outbox->queued[(start + i) % HDI_OUTBOX_BUFFERS];
+    if (HDI_MUTANT(outbox_start_early)) hdi_store_release(&outbox->start, start + n);
+    for (unsigned i = 0; i < n; i++) {
+        hdi_plain_read(place_at(outbox, start + i));
+        batch[i] = *place_at(outbox, start + i);
+    }
     hdi_store_release(&outbox->start, start + n); /* S -> S */
     hdi_store_relaxed(&outbox->rounds, hdi_load_relaxed(&outbox->rounds) + 1);
     hdi_lock_give(&outbox->lock);
@@ -310,7 +323,7 @@ static struct hdi_source *lock_queued(hd_io handle)
         hdi_lock_give(&source->out.waitable.lock);
         return NULL;
     }
-    source->queued = false;
+    if (!HDI_MUTANT(outbox_queued_kept)) source->queued = false;
     return source;
 }
 
@@ -471,7 +484,7 @@ bool hdi_outbox_goes_on(struct hdi_source *source)
 
 bool hdi_lane_close(struct hdi_source *source)
 {
-    if (source->sending == HDI_UNSENT_NONE) return true;
+    if (source->sending == HDI_UNSENT_NONE || HDI_MUTANT(outbox_close_flying)) return true;
     if (source->sending != HDI_UNSENT_FLYING) {
         if (send_now(source) == 0) return true;
         begin_to_linger(source);

@@ -44,7 +44,7 @@
 #define HDI_LINGER_END_NS  INT64_C(1000000000) /* once the runtime ends */
 #define HDI_LINGER_LOOK_NS INT64_C(10000000)   /* then, from a look at all lanes to the next */
 
-enum { HDI_OUTBOX_BUFFERS = 256, HDI_OUTBOX_BYTES = 4096 };
+enum { HDI_OUTBOX_BUFFERS = HDI_MODEL ? 2 : 256, HDI_OUTBOX_BYTES = 4096 };
 
 struct hdi_outbox {
     struct hdi_lock lock; /* held for what is written here, inside any other; OUT-6 */
