@@ -51,6 +51,8 @@ struct hdi_flight {
     unsigned place; /* the lane's: its submission */
 };
 
+enum { HDI_SENDS_MAX = 64 }; /* at once */
+
 /* What is to be sent, of a handle that may be closed by now. */
 struct hdi_send {
     hd_io handle;
@@ -83,7 +85,8 @@ struct hdi_lane_kind {
     /* FLIGHT-2. Returns whether it will land. */
     bool (*recall)(struct hdi_lane *lane, struct hdi_flight *flight);
     /* For lanes with an outbox: prepare to send what flies (OUT-2), if there is room at once.
-     * Context: no lock. Or something, until then. Context: out.lock. */
+     * None is sent, nor told of, before all are prepared. Context: no lock. Or something, until
+     * then. Context: out.lock. */
     void (*put_sends)(struct hdi_lane *lane, const struct hdi_send *sends, unsigned count);
     void (*put_linger)(struct hdi_lane *lane, struct hdi_source *source, struct iovec unsent);
     /* Do what was prepared, and tell all that came of it. Context: no lock. */

@@ -14,7 +14,7 @@
 
 #define SECOND_NS INT64_C(1000000000)
 
-enum { BATCH = 64, MEMORY_BYTES = HDI_OUTBOX_BUFFERS * HDI_OUTBOX_BYTES };
+enum { BATCH = HDI_SENDS_MAX, MEMORY_BYTES = HDI_OUTBOX_BUFFERS * HDI_OUTBOX_BYTES };
 
 static _Atomic(unsigned) live_count; /* outboxes of the process, and of those it was forked from */
 

@@ -115,7 +115,7 @@ struct hdi_source {
                                         * submissions it had, after its */
     uint16_t uses;                     /* submissions that name its descriptor, up to some number */
     uint16_t file;                     /* a place in the ring's table of files (uring_files.c) */
-    bool filed;                        /* it has one; nobody gives it one once it is stale */
+    bool filed;                        /* it has one; once it is stale, only what flies gets one */
     bool known;                        /* the ring knows it by that */
     bool full;                         /* out.lock, as all up to `linger_until`, but the lane
                                         * (io/outbox.h): the last write found no room for all */

@@ -17,7 +17,6 @@
 #include "os/clock.h"
 
 enum {
-    SUBMISSIONS = 256,
     COMPLETIONS = 4096,
     HELD_MAX = 4,
     ACCEPTED_MAX = 16,
@@ -587,7 +586,7 @@ static struct hdi_lane *uring_create(struct hdi_worker *worker, int event, int *
                  IORING_SETUP_SUBMIT_ALL, /* Those behind one that is wrong, too. */
         .cq_entries = COMPLETIONS,
     };
-    *err = hdi_uring_call(lane, io_uring_queue_init_params, SUBMISSIONS, &lane->ring, &params);
+    *err = hdi_uring_call(lane, io_uring_queue_init_params, HDI_URING_SUBMISSIONS, &lane->ring, &params);
     if (*err) {
         free(lane);
         return NULL;

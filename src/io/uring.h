@@ -56,6 +56,7 @@
 
 enum {
     HDI_URING_GROUP = 1, /* of the buffers */
+    HDI_URING_SUBMISSIONS = 256, /* at once */
     HDI_URING_BUFFERS = 1024,
     HDI_URING_FILES = 4096, /* that it knows at most */
     HDI_URING_TAKES = 16, /* as many large messages as a near cache has room for */

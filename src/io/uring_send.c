@@ -20,10 +20,15 @@ static void put_send(struct hdi_uring *lane, const struct hdi_send *send)
     hdi_uring_address(lane, send->source, sqe, hdi_uring_name(send->handle, HDI_TAG_FILE));
 }
 
+_Static_assert(2 * HDI_SENDS_MAX <= HDI_URING_SUBMISSIONS, "there is room for all");
+
+/* A send that fails is told by another thread, perhaps, and the descriptor closed, as soon as the
+ * kernel has seen it: so not before the ring was asked to know that (FILE-2). */
 void hdi_uring_put_sends(struct hdi_lane *base, const struct hdi_send *sends, unsigned count)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
     hdi_lock_take(&lane->lock);
+    while (io_uring_sq_space_left(&lane->ring) < 2 * count) hdi_uring_hand_over(lane);
     for (unsigned i = 0; i < count; i++) put_send(lane, &sends[i]);
     hdi_lock_give(&lane->lock);
 }
