@@ -55,6 +55,44 @@ static void read_or_write(hd_io ends[2], enum nets_kind kind)
 
 TEST_IO(readiness_is_waited_for, options) { nets_each_kind(read_or_write, options); }
 
+/* ---- all who wait ---- */
+
+static ssize_t do_select_read(struct nets_call *call)
+{
+    return read_when_ready(call->io, &call->byte);
+}
+
+static ssize_t do_read_in_time(struct nets_call *call)
+{
+    call->deadline = hd_after_ms(3600 * 1000);
+    return nets_do_read(call);
+}
+
+/* One piece of news is told to all, whichever way they wait and whoever came first, though one has
+ * left meanwhile. */
+static void each_way(hd_io ends[2], enum nets_kind kind)
+{
+    ssize_t (*const ways[])(struct nets_call *call) = {nets_do_read, do_select_read,
+                                                       do_read_in_time, nets_do_read};
+    enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
+    (void)kind;
+    for (int first = 0; first < WAYS; first++) {
+        struct nets_call calls[WAYS];
+        int sum = 0;
+        for (int i = 0; i < WAYS; i++) nets_begin(&calls[i], ends[0], ways[(first + i) % WAYS]);
+        hd_cancel(calls[0].task);
+        EXPECT_EQ(nets_end(&calls[0]), -ECANCELED);
+        EXPECT_EQ(hd_write_all(ends[1], "abc", 3, NULL), 0);
+        for (int i = 1; i < WAYS; i++) {
+            EXPECT_EQ(nets_end(&calls[i]), 1);
+            sum += calls[i].byte;
+        }
+        EXPECT_EQ(sum, 'a' + 'b' + 'c');
+    }
+}
+
+TEST_IO(news_are_told_to_all, options) { nets_each_kind(each_way, options); }
+
 /* ---- what never waits ---- */
 
 static void expect_ready(hd_io io)
