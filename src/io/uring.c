@@ -586,7 +586,8 @@ static struct hdi_lane *uring_create(struct hdi_worker *worker, int event, int *
                  IORING_SETUP_SUBMIT_ALL, /* Those behind one that is wrong, too. */
         .cq_entries = COMPLETIONS,
     };
-    *err = hdi_uring_call(lane, io_uring_queue_init_params, HDI_URING_SUBMISSIONS, &lane->ring, &params);
+    *err = hdi_uring_call(lane, io_uring_queue_init_params, HDI_URING_SUBMISSIONS, &lane->ring,
+                          &params);
     if (*err) {
         free(lane);
         return NULL;
