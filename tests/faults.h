@@ -103,7 +103,7 @@ static inline void faults_expect(const char *name)
     }
 }
 
-/* Deadlines are of scenarios: who runs into one would hang, and so, in sim, who deadlocks. */
+/* In sim who hangs deadlocks; scenarios have no deadlines but those that pass. */
 static inline bool faults_told(int err)
 {
     return err == 0 || (err < 0 && err > -200 && err != -EDEADLK && err != -ETIMEDOUT);

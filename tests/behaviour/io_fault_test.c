@@ -27,7 +27,7 @@ static int serve(void *arg)
     hd_io conn;
     char bytes[300];
     hd_addr from;
-    const int64_t deadline = hd_after_ms(side->hasty ? 200 : 10000);
+    const int64_t deadline = side->hasty ? hd_after_ms(200) : HD_FOREVER;
     int err = hd_accept_until(side->listener, &conn, &from, deadline);
     (void)hd_close(side->listener);
     if (err) return err;
@@ -58,7 +58,7 @@ static int serve_leased(void *arg)
     const struct side *side = arg;
     hd_io conn;
     hd_lease lease = {0};
-    int err = hd_accept_until(side->listener, &conn, NULL, hd_after_ms(10000));
+    int err = hd_accept(side->listener, &conn, NULL);
     (void)hd_close(side->listener);
     if (err) return err;
     ssize_t n = 0;
@@ -92,9 +92,9 @@ static int dial(const struct side *side, hd_io *conn)
     char place[64];
     const int err = hd_local_addr(side->listener, &addr);
     if (err) return err;
-    if (!side->name) return hd_connect_until(conn, &addr, hd_after_ms(10000));
+    if (!side->name) return hd_connect(conn, &addr);
     snprintf(place, sizeof(place), "%s:%d", side->name, hd_addr_port(&addr));
-    return hd_tcp_connect_until(conn, place, NULL, hd_after_ms(10000));
+    return hd_tcp_connect(conn, place, NULL);
 }
 
 static int both_sides(struct side *side)
@@ -201,9 +201,9 @@ static int datagrams(void *arg)
     ssize_t n = hd_local_addr(a, &at);
     if (n == 0) n = hd_udp_connect(b, &at);
     if (n == 0) n = hd_write(b, "one", 3);
-    if (n > 0) n = hd_recv_from_until(a, bytes, sizeof(bytes), &from, hd_after_ms(5000));
+    if (n > 0) n = hd_recv_from(a, bytes, sizeof(bytes), &from);
     if (n > 0) n = hd_send_to(a, "two", 3, &from);
-    if (n > 0) n = hd_read_until(b, bytes, sizeof(bytes), hd_after_ms(5000));
+    if (n > 0) n = hd_read(b, bytes, sizeof(bytes));
     if (n > 0) n = hd_read_until(b, bytes, sizeof(bytes), hd_after_ms(1));
     nets_close(a, b);
     return n == -ETIMEDOUT ? 0 : (int)n;
@@ -245,7 +245,7 @@ static int lingering(void *arg)
         (void)hd_close(listener);
         return err;
     }
-    err = hd_accept_until(listener, &ends[0], NULL, hd_after_ms(10000));
+    err = hd_accept(listener, &ends[0], NULL);
     (void)hd_close(listener);
     if (err) {
         (void)hd_close(ends[1]);
@@ -348,10 +348,9 @@ static int piped(void *arg)
         return spawned;
     }
     if (err == -ETIMEDOUT) {
-        hd_case cases[] = {HD_READABLE(ends.in), HD_AT(hd_after_ms(10000))};
-        const int which = hd_select(cases, 2);
-        err = which < 0 ? which : cases[which].result;
-        EXPECT(which != 1);
+        hd_case cases[] = {HD_READABLE(ends.in)};
+        const int which = hd_select(cases, 1);
+        err = which < 0 ? which : cases[0].result;
     }
     if (!err) err = hd_read_exact(ends.in, bytes, 10, NULL);
     if (!err) err = (int)hd_read(ends.in, bytes, 1);
