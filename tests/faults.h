@@ -242,7 +242,7 @@ static inline unsigned faults_count_own(void)
 static inline void faults_expect_closed(unsigned before)
 {
     const int64_t deadline = hd_after_ms(20000);
-    while (faults_count_own() != before) {
+    while (faults_count_own() > before) { /* Or the monitor was reading a file of /proc then. */
         if (hd_now(NULL) > deadline) {
             test_fail(__FILE__, __LINE__, "%s: %d descriptors are left while it runs", faults_now,
                       (int)(faults_count_own() - before));
