@@ -9,7 +9,8 @@
  *
  *   LOAN-1  A buffer has one owner: the kernel; a lane, as a spare; a source, as what was received
  *           (in.lock) or is to be sent (out.lock); or a lease. Who has it last gives it back.
- *   LOAN-2  Leases have at most half of a ring's buffers: from then on bytes are copied out.
+ *   LOAN-2  Leases, and the outbox, have at most half of a ring's buffers, but for what several
+ *           threads lend at the same moment: from then on bytes are copied out.
  */
 #ifndef HDI_IO_LOAN_H
 #define HDI_IO_LOAN_H

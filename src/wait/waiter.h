@@ -206,7 +206,8 @@ HDI_ALWAYS_INLINE bool hdi_waiter_decide_one(struct hdi_waiter *waiter, uint32_t
     return decision != HDI_DECISION_LOST;
 }
 
-/* The same for a fiber whose waiter need not be looked at: `phase` is its. */
+/* The same for a fiber whose waiter need not be looked at: `phase` is the one its wait began in.
+ * The task's own may be that of its next wait by now, though it has not left this one (WAIT-3). */
 HDI_ALWAYS_INLINE bool hdi_waiter_decide_task(struct hd_task *task, uint32_t phase,
                                               uint32_t which, struct hdi_wakeups *wakeups)
 {
