@@ -104,6 +104,7 @@
     X(outbox_start_early, "who takes handles gives their places away before it has read them") \
     X(outbox_queued_kept, "who takes a handle out leaves it marked as queued")            \
     X(outbox_loan_lost, "of the loans that end at once, one is not counted")              \
+    X(outbox_land_blind, "who has sent does not look what the kernel said of it")         \
     X(outbox_close_flying, "a close does not look whether something is being sent")       \
     X(guest_ignored, "a runtime goes while another thread still wakes a task of it")
 

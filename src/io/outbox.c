@@ -376,7 +376,8 @@ static struct hdi_loan land(const struct hdi_send *send, struct hdi_wakeups *wak
     struct hdi_source *source = send->source;
     struct hdi_loan loan = {0};
     hdi_lock_take(&source->out.waitable.lock);
-    const bool sent = is_flying(source, send->handle), closing = source->closing;
+    const bool flies = is_flying(source, send->handle), closing = source->closing;
+    const bool sent = flies || HDI_MUTANT(outbox_land_blind);
     if (sent) loan = end_sending(source, 0);
     if (sent && !closing) tell(source, wakeups);
     unlock(source);

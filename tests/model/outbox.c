@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * outbox: io/outbox.h between the lane's worker, who leaves and sends, and the monitor, who sends
- * in its place; with a kernel that takes all. Each byte is sent once, in order, from a descriptor
- * that is open; and every loan comes back.
+ * in its place; with a kernel that takes all, or refuses once. Each byte is sent once, in order,
+ * from a descriptor that is open; and every loan comes back.
  */
 #include "io/outbox.h"
 
@@ -28,6 +28,11 @@ struct world {
     char lent[BYTES_MAX * SOURCES];
     unsigned lends;                /* the worker's */
     _Atomic(uint32_t) taken_back;
+    bool refuses;                  /* the kernel, once, what the first source has sent */
+    hd_io refused;                 /* plain: the flag that follows orders it */
+    _Atomic(uint32_t) has_refused; /* and nobody has heard yet */
+    struct hdi_lock telling;       /* URING-4 */
+    struct hdi_source *lingers;    /* plain: read after a join */
     struct peer peers[SOURCES];
 };
 
@@ -63,20 +68,64 @@ static int fake_close(struct hd_runtime *runtime, int fd)
     return 0;
 }
 
-static const struct hdi_sys fake_sys = {.sendmsg = fake_sendmsg, .close = fake_close};
+static int fake_watch(struct hd_runtime *runtime, int fd, struct hdi_source *source)
+{
+    (void)runtime, (void)fd, (void)source;
+    return 0;
+}
+
+static void fake_unwatch(struct hd_runtime *runtime, int fd, struct hdi_source *source)
+{
+    (void)runtime, (void)source;
+    MODEL_EQUAL(MODEL_READ(here->peers[fd - FD].open), 1);
+}
+
+static const struct hdi_sys fake_sys = {
+    .sendmsg = fake_sendmsg,
+    .close = fake_close,
+    .watch = fake_watch,
+    .unwatch = fake_unwatch,
+};
 
 static void fake_put_sends(struct hdi_lane *lane, const struct hdi_send *sends, unsigned count)
 {
     (void)lane;
     for (unsigned i = 0; i < count; i++) {
-        (void)take(&here->peers[sends[i].source->fd - FD], sends[i].unsent.iov_base,
-                   sends[i].unsent.iov_len);
+        const int which = sends[i].source->fd - FD;
+        if (here->refuses && which == 0) {
+            here->refuses = false;
+            MODEL_WRITE(here->refused, sends[i].handle);
+            hdi_store_release(&here->has_refused, 1);
+        } else {
+            (void)take(&here->peers[which], sends[i].unsent.iov_base, sends[i].unsent.iov_len);
+        }
     }
+}
+
+static void fake_put_linger(struct hdi_lane *lane, struct hdi_source *source, struct iovec unsent)
+{
+    (void)lane;
+    (void)take(&here->peers[source->fd - FD], unsent.iov_base, unsent.iov_len);
+    MODEL_WRITE(here->lingers, source);
+}
+
+/* Tell what the kernel has said: the worker, or another in its place. */
+static void hear(void *arg)
+{
+    struct world *w = arg;
+    struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
+    hdi_lock_take(&w->telling);
+    if (hdi_exchange_acq_rel(&w->has_refused, 0)) {
+        hdi_outbox_fell_short(MODEL_READ(w->refused), -EAGAIN, &wakeups);
+    }
+    hdi_lock_give(&w->telling);
+    MODEL_CHECK(!wakeups.first);
 }
 
 static void fake_carry_out(struct hdi_lane *lane, struct hdi_wakeups *wakeups)
 {
     (void)lane, (void)wakeups;
+    hear(here); /* OUT-3 */
 }
 
 static void fake_take_back(struct hdi_lane *lane, const struct hdi_loan *loans, unsigned count)
@@ -89,6 +138,7 @@ static const struct hdi_lane_kind fake_kind = {
     .name = "fake",
     .take_back = fake_take_back,
     .put_sends = fake_put_sends,
+    .put_linger = fake_put_linger,
     .carry_out = fake_carry_out,
 };
 
@@ -238,4 +288,32 @@ MODEL(outbox_close, .sc = 4, .tso = 3, .pso = 3, .kills = "outbox_close_flying")
 MODEL(outbox_close_loan, .sc = 4, .tso = 3, .pso = 3, .kills = "outbox_close_flying")
 {
     close_one(leave_loan);
+}
+
+/* What the kernel has refused is told by the worker or another; what is closed by then lingers. */
+static void refuse_one(void (*leave_it)(struct world *w, int which))
+{
+    struct world *w = world_new();
+    w->refuses = true;
+    leave_it(w, 0);
+    leave_it(w, 1);
+    void *a = model_thread(close_first, w), *b = model_thread(hear, w);
+    send_all(w);
+    model_join(a);
+    model_join(b);
+    if (MODEL_READ(w->lingers)) hdi_outbox_lingered(hdi_source_handle(w->lingers), 1);
+    MODEL_EQUAL(hdi_load_relaxed(&w->outbox.lingering), 0);
+    world_end(w);
+}
+
+MODEL(outbox_refused, .sc = 2, .tso = 2, .pso = 1,
+      .kills = "outbox_close_flying outbox_land_blind")
+{
+    refuse_one(leave);
+}
+
+MODEL(outbox_refused_loan, .sc = 3, .tso = 2, .pso = 2,
+      .kills = "outbox_close_flying outbox_land_blind")
+{
+    refuse_one(leave_loan);
 }
