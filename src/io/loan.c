@@ -101,6 +101,7 @@ void hdi_loans_end(struct hdi_loan *loans, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         if (loans[i].ring) loans[rings++] = loans[i];
         else hdi_block_give(hdi_block_of(loans[i].base));
+        HDI_ASSERT(rings == 0 || loans[rings - 1].ring == loans[0].ring);
     }
     if (rings > 0) loans[0].ring->kind->take_back(loans[0].ring, loans, rings);
 }
