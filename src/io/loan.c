@@ -97,11 +97,16 @@ void hdi_spares_fini(struct hdi_spares *spares)
 
 void hdi_loans_end(struct hdi_loan *loans, unsigned count)
 {
+    struct hdi_lane *ring = NULL;
     unsigned rings = 0;
     for (unsigned i = 0; i < count; i++) {
-        if (loans[i].ring) loans[rings++] = loans[i];
-        else hdi_block_give(hdi_block_of(loans[i].base));
-        HDI_ASSERT(rings == 0 || loans[rings - 1].ring == loans[0].ring);
+        if (!loans[i].ring) {
+            hdi_block_give(hdi_block_of(loans[i].base));
+            continue;
+        }
+        HDI_ASSERT(!ring || ring == loans[i].ring);
+        ring = loans[i].ring;
+        loans[rings++] = loans[i];
     }
-    if (rings > 0) loans[0].ring->kind->take_back(loans[0].ring, loans, rings);
+    if (ring) ring->kind->take_back(ring, loans, rings);
 }

@@ -103,6 +103,7 @@ struct hdi_source {
     bool stopping;                     /* in.lock, as all up to `taken`: it shall no more */
     bool lends;                        /* who waits to read, waits for a lease */
     bool taking;                       /* the lane receives for who waits (io/uring_take.c) */
+    uint8_t epoch;                     /* when something came last (io/uring.c) */
     int failed;                        /* what receiving ahead ended with, to be told; 0: nothing */
     uint16_t held_first, held_last, held; /* buffers of the lane, of what was received ahead */
     uint16_t taken_start, taken_end;   /* the part of the next that was not read yet */

@@ -134,7 +134,6 @@ static int uring_arm(struct hdi_lane *base, struct hdi_source *source, struct hd
         sqe->flags |= IOSQE_BUFFER_SELECT;
         sqe->buf_group = HDI_URING_GROUP;
         io_uring_sqe_set_data64(sqe, hdi_uring_name(handle, HDI_TAG_RECEIVE));
-        hdi_store_relaxed(&lane->receives, hdi_load_relaxed(&lane->receives) + 1);
         source->stopping = false;
         hdi_uring_may_fail(lane, sqe, "ring_receive");
     } else {
@@ -288,6 +287,18 @@ static bool only_stopped(int result)
     return result == -ENOBUFS || result == -ECANCELED || result == -EINTR || result == -EAGAIN;
 }
 
+/* Something came: count who takes part, and look at that now and then. A crowd is read otherwise
+ * until almost none are left. Context: in.lock. */
+static void note_active(struct hdi_uring *lane, struct hdi_source *source)
+{
+    if (source->epoch != lane->epoch) lane->active++;
+    source->epoch = lane->epoch;
+    if (++lane->told < HDI_URING_EPOCH) return;
+    lane->crowded = lane->active > (lane->crowded ? HDI_URING_FEW : HDI_URING_CROWD);
+    lane->active = lane->told = 0;
+    lane->epoch++;
+}
+
 /* Context: in.lock. The end, and errors, are told by the next system call: to have found one here
  * does not use it up, but for an error, which is kept. */
 static void take_received(struct hdi_uring *lane, struct hdi_source *source,
@@ -296,6 +307,7 @@ static void take_received(struct hdi_uring *lane, struct hdi_source *source,
     const bool more = cqe->flags & IORING_CQE_F_MORE;
     if (cqe->res > 0) {
         hdi_uring_link_buffer(lane, source, buffer_of(cqe), cqe->res);
+        note_active(lane, source);
     }
     if (!more) source->in.armed = false;
     if (cqe->res < 0 && !only_stopped(cqe->res)) source->failed = cqe->res;
@@ -310,7 +322,6 @@ static void take_received(struct hdi_uring *lane, struct hdi_source *source,
 static void tell_received(struct hdi_uring *lane, const struct io_uring_cqe *cqe,
                           struct hdi_wakeups *wakeups)
 {
-    if (!(cqe->flags & IORING_CQE_F_MORE)) lane->receives_ended++;
     const hd_io handle = hdi_uring_handle(cqe->user_data);
     struct hdi_source *source = hdi_source_of(handle); /* LANE-2 */
     bool taken = false;
@@ -408,21 +419,12 @@ static bool has_overflown(const struct hdi_uring *lane)
     return IO_URING_READ_ONCE(*lane->ring.sq.kflags) & IORING_SQ_CQ_OVERFLOW;
 }
 
-/* Whether too many are received ahead for; and, once it is so, until almost none are. Context:
- * telling. */
-static bool is_crowded(struct hdi_uring *lane)
-{
-    const unsigned now = hdi_load_relaxed(&lane->receives) - lane->receives_ended; /* A guess. */
-    return now > (lane->crowded ? HDI_URING_FEW : HDI_URING_CROWD);
-}
-
 /* Tell all completions that are there. Context: telling. */
 static void drain(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
 {
     enum { BATCH = 64 };
     struct io_uring_cqe batch[BATCH];
     unsigned count;
-    lane->crowded = is_crowded(lane);
     do {
         struct io_uring_cqe *found[BATCH];
         hdi_lock_take(&lane->lock);
@@ -581,6 +583,7 @@ static struct hdi_lane *uring_create(struct hdi_worker *worker, int event, int *
     lane->lane.worker = worker;
     lane->lane.event = event;
     lane->lane.outbox = &lane->outbox;
+    lane->epoch = 1; /* Nothing has come in it. */
     struct io_uring_params params = {
         .flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE |
                  IORING_SETUP_SUBMIT_ALL, /* Those behind one that is wrong, too. */

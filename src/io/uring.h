@@ -60,8 +60,9 @@ enum {
     HDI_URING_BUFFERS = 1024,
     HDI_URING_FILES = 4096, /* that it knows at most */
     HDI_URING_TAKES = 16, /* as many large messages as a near cache has room for */
-    HDI_URING_CROWD = 640, /* connections; with fewer, receiving ahead costs less */
-    HDI_URING_FEW = 64,    /* when it is none any more */
+    HDI_URING_EPOCH = 2048, /* messages; long enough to see who takes part */
+    HDI_URING_CROWD = 640,  /* of them; with fewer, receiving ahead costs less */
+    HDI_URING_FEW = 64,     /* when it is none any more */
 };
 
 /* A receive for somebody who waits (io/uring_take.c). */
@@ -73,9 +74,10 @@ struct hdi_take {
 struct hdi_uring {
     struct hdi_lane lane; /* first */
     struct hdi_lock telling; /* URING-4 */
-    bool crowded;            /* telling: too many connections are received ahead for */
-    unsigned receives_ended; /* telling: of those */
-    _Atomic(unsigned) receives; /* that were begun ahead, ever; lock */
+    bool crowded;            /* telling, as all up to `told`: too many are received ahead for */
+    uint8_t epoch;           /* HDI_URING_EPOCH messages */
+    uint16_t active;         /* connections on which some of those have come, */
+    uint16_t told;           /* which are so many by now */
     struct hdi_lock lock;
     struct io_uring ring;
     struct io_uring_buf_ring *free; /* lock */
