@@ -166,22 +166,25 @@ int hdi_source_create_pair(struct hd_runtime *runtime, const int fds[2],
     return err;
 }
 
-/* What is being sent this moment is over when the lane's worker has entered the kernel. */
+/* What is being sent this moment is over when the lane's worker has entered the kernel. In a process
+ * that was forked there is no such worker, and the bytes are a copy of the other's. */
 void hdi_source_flush(struct hdi_source *source)
 {
     hdi_lock_take(&source->out.waitable.lock);
-    while (source->sending == HDI_UNSENT_FLYING) {
+    const bool ours = source->sending != HDI_UNSENT_NONE && hdi_lane_is_ours(source);
+    while (ours && source->sending == HDI_UNSENT_FLYING) {
         hdi_lock_give(&source->out.waitable.lock);
         hdi_thread_yield();
         hdi_lock_take(&source->out.waitable.lock);
     }
-    hdi_lane_flush(source);
+    if (ours) hdi_lane_flush(source);
     hdi_lock_give(&source->out.waitable.lock);
 }
 
 void hdi_sources_flush(void)
 {
     for (uint32_t i = 0; source_at(i); i++) {
+        /* Others may have been locked by a thread that a process that was forked has not. */
         if (hdi_lane_is_ours(source_at(i))) hdi_source_flush(source_at(i));
     }
 }

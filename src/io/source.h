@@ -254,7 +254,7 @@ ssize_t hdi_lane_send(struct hdi_source *source, const struct iovec *parts, int 
 bool hdi_lane_send_loan(struct hdi_source *source, struct hdi_loan loan, const char *bytes,
                         size_t count);
 
-/* Whether what is left there is this process's to send. Context: no lock. */
+/* Whether what is left there is this process's to send. Context: any. */
 bool hdi_lane_is_ours(const struct hdi_source *source);
 
 /* Send what was left now, as far as there is room. */
