@@ -82,7 +82,8 @@ HD_API HD_MUST_USE int hd_write_all(hd_io io, const void *buffer, size_t bytes, 
 HD_API HD_MUST_USE int hd_write_all_until(hd_io io, const void *buffer, size_t bytes, size_t *done,
                                           int64_t deadline);
 
-/* End the handle. Tasks that wait on it return -ECANCELED, and it is stale from then on. What was
+/* End the handle. Tasks that wait on it return -ECANCELED, and it is stale from then on; calls on a
+ * file (heddle/file.h) go on, and the descriptor stays until the last of them is over. What was
  * written is sent; if the socket has no room for it, the descriptor stays until there is, for 10 s
  * at most, or 1 s once the runtime ends; exit() does not wait.
  * Context: any.  Switches: no.  Allocates: no.
