@@ -166,8 +166,8 @@ int hdi_source_create_pair(struct hd_runtime *runtime, const int fds[2],
     return err;
 }
 
-/* What is being sent this moment is over when the lane's worker has entered the kernel. In a process
- * that was forked there is no such worker, and the bytes are a copy of the other's. */
+/* What is being sent this moment is over when the lane's worker has entered the kernel. In a
+ * process that was forked there is no such worker, and the bytes are a copy of the other's. */
 void hdi_source_flush(struct hdi_source *source)
 {
     hdi_lock_take(&source->out.waitable.lock);
