@@ -109,15 +109,10 @@ static inline bool faults_told(int err)
     return err == 0 || (err < 0 && err > -200 && err != -EDEADLK && err != -ETIMEDOUT);
 }
 
-/* Of the process: what a runtime that has ended may not leave. */
+/* Of the process, and two: what a runtime that has ended may not leave. */
 static inline unsigned faults_count_threads(void)
 {
-    unsigned count = 0;
-    DIR *dir = opendir("/proc/self/task");
-    EXPECT(dir != NULL);
-    while (readdir(dir)) count++;
-    closedir(dir);
-    return count;
+    return proc_count("task");
 }
 
 /* Mappings that there are: the leak checker does not see them. */

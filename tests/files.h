@@ -62,6 +62,21 @@ static inline hd_io files_open(const char *path, int flags)
     return file;
 }
 
+/* For a thread that has no runtime of its own: tasks that begin with an open file, and end it. */
+static inline int files_begin_with(void *arg)
+{
+    files_begin();
+    *(hd_io *)arg = files_open(files_path("a"), O_RDWR | O_CREAT);
+    return 0;
+}
+
+static inline int files_end_with(void *arg)
+{
+    EXPECT_EQ(hd_close(*(hd_io *)arg), 0);
+    files_end();
+    return 0;
+}
+
 static inline void files_put(const char *path, const void *bytes, size_t count)
 {
     hd_io file = files_open(path, O_WRONLY | O_CREAT | O_TRUNC);

@@ -5,9 +5,9 @@
 #ifndef TEST_NETS_H
 #define TEST_NETS_H
 
-#include <dirent.h>
 #include <sys/socket.h>
 
+#include "proc.h"
 #include "rt.h"
 
 /* Each kind of stream; all but the last go both ways. */
@@ -133,15 +133,10 @@ static inline void nets_expect_byte(hd_io from, hd_io to, char byte)
     EXPECT_EQ(got, byte);
 }
 
-/* The descriptors that the process has open. */
+/* The descriptors that the process has open, and two. */
 static inline unsigned nets_count_fds(void)
 {
-    unsigned count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    EXPECT(dir != NULL);
-    while (readdir(dir)) count++;
-    closedir(dir);
-    return count;
+    return proc_count("fd");
 }
 
 /* A task that makes one call, and then tells what it returned. */

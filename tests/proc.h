@@ -5,7 +5,22 @@
 #ifndef TEST_PROC_H
 #define TEST_PROC_H
 
+#include <dirent.h>
+
 #include "test.h"
+
+/* How many entries a folder of the process has below /proc, with "." and "..". */
+static inline unsigned proc_count(const char *name)
+{
+    char path[64];
+    unsigned count = 0;
+    snprintf(path, sizeof(path), "/proc/self/%s", name);
+    DIR *dir = opendir(path);
+    EXPECT(dir != NULL);
+    while (readdir(dir)) count++;
+    closedir(dir);
+    return count;
+}
 
 /* Read a file of a thread below /proc. Returns false if the thread has gone. */
 static inline bool proc_read(int tid, const char *name, char *text, size_t size)

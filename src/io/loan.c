@@ -13,7 +13,7 @@ _Static_assert(HDI_BLOCK_BYTES == HD_LEASE_MAX, "as the header says");
 
 static bool is_own(const struct hdi_lane *lane)
 {
-    return lane->worker && lane->worker == hdi_worker_self();
+    return lane->worker == hdi_worker_self();
 }
 
 static struct hdi_block *pop(struct hdi_block **first, unsigned *count)

@@ -109,12 +109,6 @@ static bool take_loan(struct hdi_outbox *outbox, struct hdi_source *source, stru
     return true;
 }
 
-/* So many loans ended. Context: outbox->lock. */
-static void count_ended(struct hdi_outbox *outbox, unsigned count)
-{
-    hdi_store_relaxed(&outbox->loans_ended, hdi_load_relaxed(&outbox->loans_ended) + count);
-}
-
 /* Give the buffer back. Returns the loan that it was, which is the caller's to end. */
 static struct hdi_loan give_buffer(struct hdi_source *source)
 {
@@ -131,10 +125,12 @@ static struct hdi_loan give_buffer(struct hdi_source *source)
 /* These are not sent from any more: they were given back by sources of the lane. */
 static void end_loans(struct hdi_lane *lane, struct hdi_loan *loans, unsigned count)
 {
+    struct hdi_outbox *outbox = lane->outbox;
     if (count == 0) return;
-    hdi_lock_take(&lane->outbox->lock);
-    count_ended(lane->outbox, HDI_MUTANT(outbox_loan_lost) ? count - 1 : count);
-    hdi_lock_give(&lane->outbox->lock);
+    hdi_lock_take(&outbox->lock);
+    const unsigned ended = hdi_load_relaxed(&outbox->loans_ended) + count; /* Under the lock. */
+    hdi_store_relaxed(&outbox->loans_ended, HDI_MUTANT(outbox_loan_lost) ? ended - 1 : ended);
+    hdi_lock_give(&outbox->lock);
     hdi_loans_end(loans, count);
 }
 

@@ -249,7 +249,7 @@ static void wake_all(struct hdi_source *source, struct hdi_side *side, int resul
             HDI_MUTANT(reader_phase_late) ? reader->phase : source->reader_phase;
         hdi_source_fetch_reader(source);
         if (!HDI_MUTANT(reader_kept)) source->reader = NULL;
-        (void)hdi_waiter_decide_task(reader, phase, result ? READER_CLOSED : READER_TOLD, wakeups);
+        hdi_waiter_decide_task(reader, phase, result ? READER_CLOSED : READER_TOLD, wakeups);
         if (HDI_MUTANT(reader_alone)) return;
     }
     for (struct hdi_node *node; (node = hdi_node_pop(&side->waiters));) {

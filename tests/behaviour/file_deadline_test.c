@@ -377,32 +377,18 @@ TEST_IO(nothing_begins_after_its_deadline, options)
     rt_run(passed, NULL, options);
 }
 
-static int open_for_thread(void *arg)
-{
-    files_begin();
-    *(hd_io *)arg = files_open(files_path("a"), O_RDWR | O_CREAT);
-    return 0;
-}
-
-static int end_for_thread(void *arg)
-{
-    EXPECT_EQ(hd_close(*(hd_io *)arg), 0);
-    files_end();
-    return 0;
-}
-
 TEST_IO(a_thread_begins_nothing_after_its_deadline, options)
 {
     hd_runtime *runtime = rt_create(options);
     hd_io file;
     char bytes[8];
-    EXPECT_EQ(rt_join(rt_spawn(runtime, open_for_thread, &file)), 0);
+    EXPECT_EQ(rt_join(rt_spawn(runtime, files_begin_with, &file)), 0);
     EXPECT_EQ(hd_pwrite_until(file, "late", 4, 0, hd_now(runtime) - 1), -ETIMEDOUT);
     EXPECT_EQ(hd_pread(file, bytes, sizeof(bytes), 0), 0);
     EXPECT_EQ(hd_pwrite_until(file, "thread", 6, 0, hd_now(runtime) + HD_SECOND_NS), 6);
     EXPECT_EQ(hd_pread_until(file, bytes, sizeof(bytes), 0, HD_NOW), 6);
     EXPECT_EQ(hd_file_sync_until(file, false, HD_NOW), -EAGAIN);
-    EXPECT_EQ(rt_join(rt_spawn(runtime, end_for_thread, &file)), 0);
+    EXPECT_EQ(rt_join(rt_spawn(runtime, files_end_with, &file)), 0);
     hd_runtime_destroy(runtime);
 }
 

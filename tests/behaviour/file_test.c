@@ -494,31 +494,17 @@ TEST_IO(a_stackless_task_reads_without_waiting, options)
     rt_run(polls, NULL, options);
 }
 
-static int open_for_thread(void *arg)
-{
-    files_begin();
-    *(hd_io *)arg = files_open(files_path("a"), O_RDWR | O_CREAT);
-    return 0;
-}
-
-static int end_for_thread(void *arg)
-{
-    EXPECT_EQ(hd_close(*(hd_io *)arg), 0);
-    files_end();
-    return 0;
-}
-
 TEST_IO(a_thread_reads_and_writes, options)
 {
     hd_runtime *runtime = rt_create(options);
     hd_io file;
     char bytes[8];
-    EXPECT_EQ(rt_join(rt_spawn(runtime, open_for_thread, &file)), 0);
+    EXPECT_EQ(rt_join(rt_spawn(runtime, files_begin_with, &file)), 0);
     EXPECT_EQ(hd_pwrite(file, "thread", 6, 0), 6);
     EXPECT_EQ(hd_pread(file, bytes, sizeof(bytes), 0), 6);
     EXPECT_EQ(memcmp(bytes, "thread", 6), 0);
     EXPECT_EQ(hd_file_sync(file, false), 0);
-    EXPECT_EQ(rt_join(rt_spawn(runtime, end_for_thread, &file)), 0);
+    EXPECT_EQ(rt_join(rt_spawn(runtime, files_end_with, &file)), 0);
     hd_runtime_destroy(runtime);
 }
 

@@ -170,6 +170,15 @@ static int use_streams(void *arg)
     return n < 0 ? (int)n : err;
 }
 
+/* What is written to one comes from the other. */
+static void join_streams(void)
+{
+    int fds[2];
+    make_pipe(fds);
+    EXPECT_EQ(dup2(fds[0], STDIN_FILENO), STDIN_FILENO);
+    EXPECT_EQ(dup2(fds[1], STDOUT_FILENO), STDOUT_FILENO);
+}
+
 static void drain_stdin(void)
 {
     char bytes[16];
@@ -179,10 +188,7 @@ static void drain_stdin(void)
 
 TEST_DRIVERS(standard_streams, options)
 {
-    int fds[2];
-    make_pipe(fds);
-    EXPECT_EQ(dup2(fds[0], STDIN_FILENO), STDIN_FILENO);
-    EXPECT_EQ(dup2(fds[1], STDOUT_FILENO), STDOUT_FILENO);
+    join_streams();
     faults_each(use_streams, drain_stdin, options);
     faults_expect("fcntl");
     faults_expect("poll");
@@ -198,10 +204,7 @@ static int write_seen(void *arg)
 
 TEST_WORLDS(standard_output, options)
 {
-    int fds[2];
-    make_pipe(fds);
-    EXPECT_EQ(dup2(fds[0], STDIN_FILENO), STDIN_FILENO);
-    EXPECT_EQ(dup2(fds[1], STDOUT_FILENO), STDOUT_FILENO);
+    join_streams();
     faults_each(write_seen, drain_stdin, options);
     faults_expect("fcntl");
     faults_expect("writev");

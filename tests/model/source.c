@@ -295,17 +295,36 @@ static void reader_fini(struct world *w, hd_runtime *rt)
     rt_stop(rt);
 }
 
+/* One reader. */
+struct scene {
+    struct world world;
+    hd_runtime *rt;
+    struct reading reading;
+    hd_task *task;
+};
+
+static void begin(struct scene *s, hd_fn *reads)
+{
+    world_init(&s->world);
+    s->rt = rt_start(1);
+    s->reading = (struct reading){&s->world, -1};
+    s->task = rt_fiber(s->rt, reads, &s->reading);
+}
+
+static void begin_waiting(struct scene *s, hd_fn *reads)
+{
+    begin(s, reads);
+    rt_settle(s->rt);
+}
+
 MODEL(source_reader, .sc = 3, .tso = 2, .pso = 2, RT_STEPS, .kills = "source_queue_late")
 {
-    struct world w;
-    world_init(&w);
-    hd_runtime *rt = rt_start(1);
-    struct reading reading = {&w, -1};
-    hd_task *task = rt_fiber(rt, read_as_fiber, &reading);
-    arrive(&w);
-    MODEL_EQUAL(rt_join(task), 0);
-    MODEL_EQUAL(reading.got, 1);
-    reader_fini(&w, rt);
+    struct scene s;
+    begin(&s, read_as_fiber);
+    arrive(&s.world);
+    MODEL_EQUAL(rt_join(s.task), 0);
+    MODEL_EQUAL(s.reading.got, 1);
+    reader_fini(&s.world, s.rt);
 }
 
 /* Told twice at once: the second finds no reader, or one that waits again. */
@@ -318,18 +337,14 @@ static int read_twice(void *arg)
 
 MODEL(source_reader_twice, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "reader_kept")
 {
-    struct world w;
-    world_init(&w);
-    hd_runtime *rt = rt_start(1);
-    struct reading reading = {&w, -1};
-    hd_task *task = rt_fiber(rt, read_twice, &reading);
-    rt_settle(rt);
-    void *t = model_thread(arrive, &w);
-    arrive(&w);
-    MODEL_EQUAL(rt_join(task), 0);
+    struct scene s;
+    begin_waiting(&s, read_twice);
+    void *t = model_thread(arrive, &s.world);
+    arrive(&s.world);
+    MODEL_EQUAL(rt_join(s.task), 0);
     model_join(t);
-    MODEL_EQUAL(reading.got, 1);
-    reader_fini(&w, rt);
+    MODEL_EQUAL(s.reading.got, 1);
+    reader_fini(&s.world, s.rt);
 }
 
 static bool has_reader(struct world *w)
@@ -344,19 +359,15 @@ static bool has_reader(struct world *w)
 /* Either wins; and what is told later is not told to who has ended. */
 MODEL(source_reader_cancelled, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "reader_stays")
 {
-    struct world w;
-    world_init(&w);
-    hd_runtime *rt = rt_start(1);
-    struct reading reading = {&w, -1};
-    hd_task *task = rt_fiber(rt, read_as_fiber, &reading);
-    rt_settle(rt);
-    void *t = model_thread(arrive, &w);
-    hd_cancel(task);
-    MODEL_EQUAL(rt_join(task), 0);
-    MODEL_CHECK(!has_reader(&w));
+    struct scene s;
+    begin_waiting(&s, read_as_fiber);
+    void *t = model_thread(arrive, &s.world);
+    hd_cancel(s.task);
+    MODEL_EQUAL(rt_join(s.task), 0);
+    MODEL_CHECK(!has_reader(&s.world));
     model_join(t);
-    MODEL_CHECK(reading.got == 1 || reading.got == -ECANCELED);
-    reader_fini(&w, rt);
+    MODEL_CHECK(s.reading.got == 1 || s.reading.got == -ECANCELED);
+    reader_fini(&s.world, s.rt);
 }
 
 /* It waits again while somebody may be about to tell it of the wait before: for the same, */
@@ -377,20 +388,16 @@ static void tell_in(void *arg)
 
 MODEL(source_reader_again, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "reader_kept")
 {
-    struct world w;
-    world_init(&w);
-    hd_runtime *rt = rt_start(1);
-    struct reading reading = {&w, -1};
-    hd_task *task = rt_fiber(rt, read_again, &reading);
-    rt_settle(rt);
-    void *t = model_thread(tell_in, &w);
-    hd_cancel(task);
+    struct scene s;
+    begin_waiting(&s, read_again);
+    void *t = model_thread(tell_in, &s.world);
+    hd_cancel(s.task);
     model_join(t);
-    rt_settle(rt); /* It waits again. */
-    arrive(&w);
-    MODEL_EQUAL(rt_join(task), 0);
-    MODEL_EQUAL(reading.got, 1);
-    reader_fini(&w, rt);
+    rt_settle(s.rt); /* It waits again. */
+    arrive(&s.world);
+    MODEL_EQUAL(rt_join(s.task), 0);
+    MODEL_EQUAL(s.reading.got, 1);
+    reader_fini(&s.world, s.rt);
 }
 
 /* or for something else, which must not seem to have come. */
@@ -431,18 +438,14 @@ MODEL(source_reader_elsewhere, .sc = 2, .tso = 1, .pso = 1, RT_STEPS,
 
 MODEL(source_reader_closed, .sc = 2, .tso = 1, .pso = 1, RT_STEPS, .kills = "reader_kept")
 {
-    struct world w;
-    world_init(&w);
-    hd_runtime *rt = rt_start(1);
-    struct reading reading = {&w, -1};
-    hd_task *task = rt_fiber(rt, read_as_fiber, &reading);
-    rt_settle(rt);
-    void *t = model_thread(tell_in, &w);
-    close_it(&w);
-    MODEL_EQUAL(rt_join(task), 0);
+    struct scene s;
+    begin_waiting(&s, read_as_fiber);
+    void *t = model_thread(tell_in, &s.world);
+    close_it(&s.world);
+    MODEL_EQUAL(rt_join(s.task), 0);
     model_join(t);
-    MODEL_EQUAL(reading.got, -ECANCELED);
-    reader_fini(&w, rt);
+    MODEL_EQUAL(s.reading.got, -ECANCELED);
+    reader_fini(&s.world, s.rt);
 }
 
 /* Its place is another's by the time it leaves, and that has a reader. */
