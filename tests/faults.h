@@ -57,6 +57,7 @@ static struct fault {
     {"io_uring_register_files_sparse", {ENOMEM, EMFILE}, 0, 0},
     {"io_uring_register_sync_cancel", {EINTR, EINTR}, 0, 0},
     {"io_uring_enter", {EAGAIN, ENOMEM}, 0, 0}, {"io_uring_enter2", {EINTR, ENOMEM}, 0, 0},
+    {"io_uring_register", {ENOMEM, EINTR}, 0, 0},
     {"ring_receive", {ECONNRESET, ENOMEM}, 0, 0}, {"ring_accept", {EMFILE, ECONNABORTED}, 0, 0},
     {"ring_poll", {ENOMEM, ENOMEM}, 0, 0},    {"ring_send", {ENOBUFS, EPIPE}, 0, 0},
     {"ring_take", {ECONNRESET, ENOMEM}, 0, 0}, {"ring_linger", {EPIPE, ENOMEM}, 0, 0},

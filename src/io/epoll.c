@@ -185,9 +185,8 @@ static void epoll_poll(struct hdi_lane *lane, bool look, struct hdi_wakeups *wak
     if (hdi_epoll_tell(set->events, count, wakeups)) hdi_lane_called(lane);
 }
 
-static void epoll_stand_in(struct hdi_lane *lane, bool stuck, struct hdi_wakeups *wakeups)
+static void epoll_stand_in(struct hdi_lane *lane, struct hdi_wakeups *wakeups)
 {
-    (void)stuck;
     if (hdi_epoll_stand_in(hdi_epoll_of(lane), wakeups)) hdi_lane_called(lane);
 }
 

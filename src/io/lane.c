@@ -12,7 +12,9 @@
 #include "io/outbox.h"
 #include "os/clock.h"
 #include "os/event.h"
+#include "os/futex.h"
 #include "sched/find.h"
+#include "sched/prod.h"
 
 /* ---- choosing ---- */
 
@@ -111,32 +113,13 @@ struct hdi_lane *hdi_lane_here(struct hd_runtime *runtime, int *err)
     return lane;
 }
 
-/* One of the lanes in which something lingers, after a look at each: no worker looks any more.
- * Returns NULL if nothing does. */
-static struct hdi_lane *look_for_lingering(struct hd_runtime *runtime)
-{
-    struct hdi_wakeups none = HDI_WAKEUPS_INIT;
-    struct hdi_lane *found = NULL;
-    for (unsigned i = 0; i < hdi_dispatcher_places(&runtime->main); i++) {
-        struct hdi_lane *lane = hdi_load_acquire(&runtime->main.workers[i].lane); /* W */
-        if (!lane || !hdi_outbox_lingers(lane)) continue;
-        lane->kind->poll(lane, true, &none);
-        if (hdi_outbox_lingers(lane)) found = lane;
-    }
-    return found;
-}
-
-/* For so long at most. The kernel sends by itself; what is waited for in one lane is waited for in
- * all of them. */
+/* For so long at most. No worker is left to ask the kernel, so it is asked again and again. */
 static void await_lingering(struct hd_runtime *runtime)
 {
-    struct hdi_lane *lane = look_for_lingering(runtime);
-    if (!lane) return;
     const int64_t until_ns = hdi_clock_now() + HDI_LINGER_END_NS;
-    for (int64_t now_ns; lane && (now_ns = hdi_clock_now()) < until_ns;) {
-        const int64_t soon_ns = now_ns + HDI_LINGER_LOOK_NS;
-        lane->kind->sleep(lane, soon_ns < until_ns ? soon_ns : until_ns);
-        lane = look_for_lingering(runtime);
+    _Atomic(uint32_t) never = 0;
+    while (hdi_sources_linger(runtime) && hdi_clock_now() < until_ns) {
+        (void)hdi_futex_wait(&never, 0, hdi_clock_now() + HDI_LINGER_LOOK_NS);
     }
 }
 
@@ -378,10 +361,22 @@ void hdi_lane_send_overdue(struct hdi_lane *lane)
     hdi_wakeups_go(&wakeups);
 }
 
-void hdi_lane_stand_in(struct hdi_lane *lane, bool stuck)
+void hdi_lane_stand_in(struct hdi_lane *lane)
 {
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
     if (lane->outbox) hdi_outbox_stand_in(lane, &wakeups);
-    lane->kind->stand_in(lane, stuck, &wakeups);
+    lane->kind->stand_in(lane, &wakeups);
     hdi_wakeups_go(&wakeups);
+}
+
+void hdi_lane_prodded(struct hdi_worker *worker)
+{
+    struct hdi_lane *lane = hdi_load_acquire(&worker->lane); /* W */
+    if (lane && lane->kind->prodded) lane->kind->prodded(lane);
+}
+
+void hdi_lane_leave(struct hdi_worker *worker)
+{
+    struct hdi_lane *lane = hdi_load_acquire(&worker->lane); /* W */
+    if (lane && lane->kind->leave) lane->kind->leave(lane);
 }

@@ -16,8 +16,6 @@
  *   One epoll for all workers, where the one that sleeps hears everything: every piece of news
  *   crosses from thread to thread, and with io_uring, which works for the thread that submitted,
  *   twice.
- *   io_uring with DEFER_TASKRUN: only the worker itself could hear the news, so what a stuck one
- *   has begun would be stuck with it.
  */
 #ifndef HDI_IO_LANE_H
 #define HDI_IO_LANE_H
@@ -94,7 +92,13 @@ struct hdi_lane_kind {
     void (*sleep)(struct hdi_lane *lane, int64_t deadline_ns);
     /* Take the news that sleep() brought, and, if `look`, what else there is. */
     void (*poll)(struct hdi_lane *lane, bool look, struct hdi_wakeups *wakeups);
-    void (*stand_in)(struct hdi_lane *lane, bool stuck, struct hdi_wakeups *wakeups);
+    /* In place of a worker that is in a task for long. Context: the monitor, no lock. */
+    void (*stand_in)(struct hdi_lane *lane, struct hdi_wakeups *wakeups);
+    /* Enter the kernel. Context: the worker, in a signal handler. NULL: there is no need. */
+    void (*prodded)(struct hdi_lane *lane);
+    /* Nothing is asked of the kernel any more, and what was, ends. Context: the worker, which ends.
+     * NULL: there is no need. */
+    void (*leave)(struct hdi_lane *lane);
 };
 
 extern const struct hdi_lane_kind hdi_lane_epoll;
@@ -107,6 +111,7 @@ struct hdi_lane {
     struct hdi_outbox *outbox; /* what is sent later; NULL: nothing is */
     struct hdi_spares spares;
     bool fails; /* what it asks of the kernel can be made to fail (os/sys.h) */
+    bool left;  /* its worker has ended; then the thread's that ends the runtime */
 };
 
 /* Whether it does what its worker's tasks could do by system calls: not where calls are to fail,

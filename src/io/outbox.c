@@ -435,19 +435,19 @@ static bool is_shortage(int result)
     return result == -ENOMEM || result == -ENOBUFS;
 }
 
-/* Have the kernel wait for room, and send. Context: out.lock. */
+/* Have the kernel wait for room, and send; once the lane's worker has ended, who ends the runtime
+ * does (hdi_lane_linger()). Context: out.lock. */
 static void linger(struct hdi_source *source)
 {
     struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
     source->sending = HDI_UNSENT_LINGERING;
-    lane->kind->put_linger(lane, source, unsent_of(source));
+    if (!lane->left) lane->kind->put_linger(lane, source, unsent_of(source));
 }
 
 static void begin_to_linger(struct hdi_source *source)
 {
     const int64_t until_ns = hdi_clock_now() + HDI_LINGER_NS;
     source->linger_until = (struct timespec){until_ns / SECOND_NS, until_ns % SECOND_NS};
-    hdi_fetch_add_relaxed(&outbox_of(source)->lingering, 1); /* A lane's end looks at all of it. */
     linger(source);
 }
 
@@ -490,7 +490,6 @@ bool hdi_lane_close(struct hdi_source *source)
     return false;
 }
 
-/* What a thread handed over that has ended since, the kernel gives up: it is handed over again. */
 void hdi_outbox_lingered(hd_io handle, int result)
 {
     struct hdi_source *source = hdi_source_slot(handle);
@@ -500,14 +499,19 @@ void hdi_outbox_lingered(hd_io handle, int result)
     const int64_t until_ns = source->linger_until.tv_sec * SECOND_NS + source->linger_until.tv_nsec;
     const bool more = source->unsent_start < source->unsent_end && is_passing(result) &&
                       hdi_clock_now() < until_ns;
-    if (more) {
-        linger(source);
-    } else {
-        hdi_fetch_sub_relaxed(&outbox_of(source)->lingering, 1);
-        settle(source, 0); /* Nobody is left to be told of an error. */
-    }
+    if (more) linger(source);
+    else settle(source, 0); /* Nobody is left to be told of an error. */
     unlock(source);
     if (!more) hdi_source_finish(source);
+}
+
+bool hdi_lane_linger(struct hdi_source *source)
+{
+    hdi_lock_take(&source->out.waitable.lock);
+    const bool more = send_now(source) == -EAGAIN;
+    unlock(source);
+    if (!more) hdi_source_finish(source);
+    return more;
 }
 
 void hdi_lane_abandon(struct hdi_source *source)
@@ -515,9 +519,4 @@ void hdi_lane_abandon(struct hdi_source *source)
     const struct hdi_loan loan = source->unsent_loan;
     struct hdi_lane *lane = hdi_load_acquire(&source->lane); /* V */
     if (loan.base && !loan.ring) hdi_spares_keep(&lane->spares, hdi_block_of(loan.base));
-}
-
-bool hdi_outbox_lingers(const struct hdi_lane *lane)
-{
-    return lane->outbox && hdi_load_relaxed(&lane->outbox->lingering) > 0;
 }

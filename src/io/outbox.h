@@ -19,7 +19,8 @@
  *                       the buffer, or closes the descriptor.
  *            STUCK      the kernel has not taken all: it will tell when there is room.
  *            LINGERING  so, and the handle was closed: the kernel waits in our place, up to
- *                       HDI_LINGER_NS. The descriptor is closed when that is over.
+ *                       HDI_LINGER_NS, or who ends the runtime. The descriptor is closed when that
+ *                       is over.
  *   OUT-3  A send for FLYING ones never waits (MSG_DONTWAIT), so it is over when the kernel has
  *          been entered; a completion comes only if not all was taken, and is told before the
  *          others are taken to be sent.
@@ -42,7 +43,7 @@
 
 #define HDI_LINGER_NS      INT64_C(10000000000)
 #define HDI_LINGER_END_NS  INT64_C(1000000000) /* once the runtime ends */
-#define HDI_LINGER_LOOK_NS INT64_C(10000000)   /* then, from a look at all lanes to the next */
+#define HDI_LINGER_LOOK_NS INT64_C(5000000)    /* then, from one try to the next */
 
 enum { HDI_OUTBOX_BUFFERS = HDI_MODEL ? 2 : 256, HDI_OUTBOX_BYTES = 4096 };
 
@@ -59,7 +60,6 @@ struct hdi_outbox {
     _Atomic(unsigned) start;
     _Atomic(unsigned) rounds;         /* how often some were taken out; read as a guess */
     unsigned rounds_seen;             /* the monitor's own */
-    _Atomic(unsigned) lingering;
 };
 
 /* Returns: 0, -ENOMEM. */
@@ -82,8 +82,5 @@ void hdi_outbox_lingered(hd_io handle, int result);
 /* There is room in the socket: first for what is STUCK. Context: out.lock. Returns whether there
  * may be some left. */
 bool hdi_outbox_goes_on(struct hdi_source *source);
-
-/* Whether something does. Context: the runtime ends, no worker is left. */
-bool hdi_outbox_lingers(const struct hdi_lane *lane);
 
 #endif

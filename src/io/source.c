@@ -296,6 +296,16 @@ void hdi_sources_end(struct hd_runtime *runtime, bool all)
     }
 }
 
+bool hdi_sources_linger(struct hd_runtime *runtime)
+{
+    bool more = false;
+    for (struct hdi_source *source = runtime->sources, *next; source; source = next) {
+        next = source->next;
+        if (source->closing) more |= hdi_lane_linger(source);
+    }
+    return more;
+}
+
 /* ---- waiting ---- */
 
 int hdi_side_watch(struct hdi_source *source, struct hdi_side *side)

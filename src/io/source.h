@@ -103,7 +103,6 @@ struct hdi_source {
     bool stopping;                     /* in.lock, as all up to `taken`: it shall no more */
     bool lends;                        /* who waits to read, waits for a lease */
     bool taking;                       /* the lane receives for who waits (io/uring_take.c) */
-    uint8_t epoch;                     /* when something came last (io/uring.c) */
     int failed;                        /* what receiving ahead ended with, to be told; 0: nothing */
     uint16_t held_first, held_last, held; /* buffers of the lane, of what was received ahead */
     uint16_t taken_start, taken_end;   /* the part of the next that was not read yet */
@@ -192,6 +191,10 @@ void hdi_sources_forget(void);
  * something to send, unless `all`. Context: no task and no worker is left. */
 void hdi_sources_end(struct hd_runtime *runtime, bool all);
 
+/* Send what closed ones have left, as far as there is room. Returns whether there is more. Context:
+ * as above. */
+bool hdi_sources_linger(struct hd_runtime *runtime);
+
 /* Send what is left to be sent, in the whole process. */
 void hdi_sources_flush(void);
 
@@ -266,8 +269,11 @@ int hdi_lane_shut(struct hdi_source *source, int how);
 /* The handle is closed. Returns whether all was sent; if not, hdi_source_finish() will follow. */
 bool hdi_lane_close(struct hdi_source *source);
 
-/* That is not waited for any more. The kernel may be reading what was lent, up to the lane's end:
- * that has it now. Context: the runtime ends, no worker is left. */
+/* Try to send what a closed handle has left. Returns whether there is more; if not, the source is
+ * finished. Context: the runtime ends, no worker is left; as in the next. */
+bool hdi_lane_linger(struct hdi_source *source);
+
+/* That is not waited for any more: what was lent is the lane's now. */
 void hdi_lane_abandon(struct hdi_source *source);
 
 /* The same for a connection. Returns its descriptor, or as above. */

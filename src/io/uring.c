@@ -15,6 +15,7 @@
 #include "io/accepted.h"
 #include "io/socket.h"
 #include "os/clock.h"
+#include "sched/prod.h"
 
 enum {
     COMPLETIONS = 4096,
@@ -22,46 +23,7 @@ enum {
     ACCEPTED_MAX = 16,
 };
 
-/* ---- entering the kernel ---- */
-
-/* Let the kernel see what was put in. Returns up to where. Context: lock. */
-static unsigned publish(struct hdi_uring *lane)
-{
-    struct io_uring_sq *sq = &lane->ring.sq;
-    sq->sqe_head = sq->sqe_tail;
-    io_uring_smp_store_release(sq->ktail, sq->sqe_tail);
-    return sq->sqe_tail;
-}
-
-/* How many of those up to there the kernel has not taken yet: it may have gone further. */
-static unsigned left_of(const struct hdi_uring *lane, unsigned tail)
-{
-    const int left = (int)(tail - io_uring_smp_load_acquire(lane->ring.sq.khead));
-    return left > 0 ? (unsigned)left : 0;
-}
-
-/* Have it take all of these. It stops halfway, or before, while it has no memory for a request,
- * which passes. May be done by any thread: the kernel has a lock of its own. */
-static void enter(struct hdi_uring *lane, unsigned tail)
-{
-    const unsigned fd = (unsigned)lane->ring.enter_ring_fd;
-    int err;
-    do {
-        err = hdi_uring_call(lane, io_uring_enter, fd, left_of(lane, tail), 0,
-                             IORING_ENTER_GETEVENTS, NULL);
-        HDI_ASSERT(err >= 0 || err == -EINTR || err == -EAGAIN || err == -ENOMEM || err == -EBUSY ||
-                   err == -EBADR); /* -EBADR: it has lost a completion, for want of memory. */
-        if (err < 0) hdi_thread_yield();
-    } while (err == -EINTR || left_of(lane, tail) > 0);
-}
-
-void hdi_uring_hand_over(struct hdi_uring *lane)
-{
-    const unsigned tail = publish(lane);
-    hdi_lock_give(&lane->lock);
-    enter(lane, tail);
-    hdi_lock_take(&lane->lock);
-}
+/* ---- asking ---- */
 
 struct io_uring_sqe *hdi_uring_place(struct hdi_uring *lane)
 {
@@ -72,27 +34,23 @@ struct io_uring_sqe *hdi_uring_place(struct hdi_uring *lane)
 
 void hdi_uring_told(struct hdi_uring *lane)
 {
-    if (lane->lane.worker != hdi_worker_self()) hdi_parker_unpark(&lane->lane.worker->parker);
+    if (!hdi_uring_is_own(lane)) hdi_parker_unpark(&lane->lane.worker->parker);
 }
-
-/* ---- asking ---- */
 
 static bool collects(struct hdi_uring *lane)
 {
     return hdi_load_acquire(&lane->collects); /* B */
 }
 
-/* The worker is to sleep in the set from now on. Returns false if there is no descriptor for it, or
- * no memory. Context: lock. */
+/* The worker is to be woken by the set, too, from now on. Returns false if there is no descriptor
+ * for it, or no memory. Context: lock. */
 static bool begin_to_collect(struct hdi_uring *lane)
 {
     if (collects(lane)) return true;
     struct hd_runtime *runtime = lane->lane.worker->exec.runtime;
     if (hdi_epoll_open(&lane->bulky, runtime, HDI_URING_TAKES) != 0) return false;
-    const bool can = hdi_epoll_add(&lane->bulky, lane->ring.ring_fd, EPOLLIN, (hd_io){0}) == 0;
-    if (!can) hdi_epoll_close(&lane->bulky);
-    hdi_store_release(&lane->collects, can); /* B */
-    return can;
+    hdi_store_release(&lane->collects, true); /* B */
+    return true;
 }
 
 /* Put a connection into the set. Context: in.lock. Returns as above. */
@@ -155,20 +113,6 @@ static void cancel(struct hdi_uring *lane, uint64_t name)
     io_uring_sqe_set_data64(sqe, HDI_TAG_DONE);
 }
 
-/* Wait until it is through, whatever signals this thread gets; -ENOENT: there was nothing. */
-static void cancel_sync(struct hdi_uring *lane, struct io_uring_sync_cancel_reg what)
-{
-    int err;
-    do err = hdi_uring_call(lane, io_uring_register_sync_cancel, &lane->ring, &what);
-    while (err == -EINTR);
-}
-
-/* Without a submission, which would make another thread's what waits before it. */
-static void cancel_now(struct hdi_uring *lane, uint64_t name)
-{
-    cancel_sync(lane, (struct io_uring_sync_cancel_reg){.addr = name, .timeout = {-1, -1}});
-}
-
 static uint64_t in_name(const struct hdi_source *source, hd_io handle)
 {
     if (!source->ahead) return hdi_uring_name(handle, HDI_TAG_IN);
@@ -187,26 +131,23 @@ static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
     hdi_accepted_refuse(source);                                    /* or these. */
     if (source->collected) hdi_epoll_leave(&lane->bulky, source);
     const bool in = source->in.armed && !source->collected;
-    if (!in && !source->out.armed && !source->taking && !source->filed) return;
-    const bool own = lane->lane.worker == hdi_worker_self();
+    const bool asked = in || source->out.armed || source->filed;
+    if (lane->lane.left || (!asked && !source->taking)) return; /* URING-6 */
     hdi_lock_take(&lane->lock);
-    if (own && in) cancel(lane, in_name(source, handle));
-    if (own && source->out.armed) cancel(lane, hdi_uring_name(handle, HDI_TAG_OUT));
-    if (own) hdi_uring_file_forget(lane, source, HDI_TAG_DONE);
-    const unsigned tail = publish(lane);
-    const bool seen = left_of(lane, tail) <= tail - source->asked_at;
+    if (in) cancel(lane, in_name(source, handle));
+    if (source->out.armed) cancel(lane, hdi_uring_name(handle, HDI_TAG_OUT));
+    hdi_uring_file_forget(lane, source, HDI_TAG_DONE);
+    const unsigned count = lane->ring.sq.sqe_tail;
+    const bool seen = hdi_uring_left(lane, count) <= count - source->asked_at;
+    /* What is cancelled lets go of the file when the lane's worker next enters the kernel: too late
+     * for the peer, who is to learn of the end, or for who listens at the same place next. A socket
+     * is ended before; for what cannot be the worker is called. If others have the socket, too,
+     * there is no end: the worker just comes soon. */
+    const bool ends = source->fast && !hdi_load_relaxed(&source->shared); /* Given away before. */
+    if (hdi_uring_is_own(lane) || !seen || !source->fast) hdi_uring_hand_over(lane); /* URING-2 */
     hdi_lock_give(&lane->lock);
-    if (own || !seen) enter(lane, tail); /* URING-2 */
-    if (!own && in) cancel_now(lane, in_name(source, handle));
-    if (!own && source->out.armed) cancel_now(lane, hdi_uring_name(handle, HDI_TAG_OUT));
-    hdi_uring_file_gone(lane, source, own); /* FILE-2 */
-    /* What is cancelled lets go of the socket when the lane's worker next enters the kernel: too
-     * late for the peer, who is to learn of the end, or for who listens at the same place next. If
-     * others have the descriptor too, there is no end: the worker just comes soon. */
-    if (own || !source->fast || (!in && !source->out.armed)) return;
-    /* Who has it open gave it away before. */
-    if (hdi_load_relaxed(&source->shared)) hdi_uring_told(lane);
-    else hdi_socket_end(source);
+    hdi_uring_told(lane);
+    if (!hdi_uring_is_own(lane) && ends && asked) hdi_socket_end(source);
 }
 
 static uint64_t name_of_flight(const struct hdi_flight *flight)
@@ -287,34 +228,19 @@ static bool only_stopped(int result)
     return result == -ENOBUFS || result == -ECANCELED || result == -EINTR || result == -EAGAIN;
 }
 
-/* Something came: count who takes part, and look at that now and then. A crowd is read otherwise
- * until almost none are left. Context: in.lock. */
-static void note_active(struct hdi_uring *lane, struct hdi_source *source)
-{
-    if (source->epoch != lane->epoch) lane->active++;
-    source->epoch = lane->epoch;
-    if (++lane->told < HDI_URING_EPOCH) return;
-    lane->crowded = lane->active > (lane->crowded ? HDI_URING_FEW : HDI_URING_CROWD);
-    lane->active = lane->told = 0;
-    lane->epoch++;
-}
-
 /* Context: in.lock. The end, and errors, are told by the next system call: to have found one here
  * does not use it up, but for an error, which is kept. */
 static void take_received(struct hdi_uring *lane, struct hdi_source *source,
                           const struct io_uring_cqe *cqe)
 {
     const bool more = cqe->flags & IORING_CQE_F_MORE;
-    if (cqe->res > 0) {
-        hdi_uring_link_buffer(lane, source, buffer_of(cqe), cqe->res);
-        note_active(lane, source);
-    }
+    if (cqe->res > 0) hdi_uring_link_buffer(lane, source, buffer_of(cqe), cqe->res);
     if (!more) source->in.armed = false;
     if (cqe->res < 0 && !only_stopped(cqe->res)) source->failed = cqe->res;
     /* Without a free buffer the kernel fails at once, though nothing has come: asked again, it
      * would do so for ever. */
     const bool much = cqe->res == HDI_URING_BUFFER_BYTES || cqe->res == -ENOBUFS;
-    if (much || lane->crowded) source->bulky = true;
+    if (much) source->bulky = true;
     const bool enough = source->bulky || source->held >= HELD_MAX;
     if (more && enough && !source->stopping) stop(lane, source, cqe->user_data);
 }
@@ -378,6 +304,15 @@ static void arm_event(struct hdi_uring *lane)
     io_uring_sqe_set_data64(sqe, HDI_TAG_EVENT);
 }
 
+/* Once, for a sleep. Context: lock. */
+static void arm_set(struct hdi_uring *lane)
+{
+    struct io_uring_sqe *sqe = hdi_uring_place(lane);
+    io_uring_prep_poll_add(sqe, lane->bulky.fd, POLLIN);
+    io_uring_sqe_set_data64(sqe, HDI_TAG_SET);
+    lane->set_armed = true;
+}
+
 static void tell(struct hdi_uring *lane, const struct io_uring_cqe *cqe,
                  struct hdi_wakeups *wakeups)
 {
@@ -388,7 +323,7 @@ static void tell(struct hdi_uring *lane, const struct io_uring_cqe *cqe,
         hdi_lock_take(&lane->lock);
         arm_event(lane);
         /* The worker may have gone to sleep meanwhile, and this is what would wake it. */
-        if (lane->lane.worker != hdi_worker_self()) hdi_uring_hand_over(lane);
+        if (!hdi_uring_is_own(lane)) hdi_uring_hand_over(lane);
         hdi_lock_give(&lane->lock);
         return;
     case HDI_TAG_IN: tell_poll(cqe, false, wakeups); return;
@@ -409,31 +344,39 @@ static void tell(struct hdi_uring *lane, const struct io_uring_cqe *cqe,
     case HDI_TAG_FILE:
         hdi_uring_file_told(lane, hdi_uring_handle(cqe->user_data), cqe->res);
         return;
+    case HDI_TAG_SET:
+        hdi_lock_take(&lane->lock);
+        lane->set_armed = false;
+        hdi_lock_give(&lane->lock);
+        return;
     case HDI_TAG_DONE: return;
     }
 }
 
-/* Whether there were more completions than places for them: the kernel keeps those. */
-static bool has_overflown(const struct hdi_uring *lane)
+/* Take some completions. Returns how many. */
+static unsigned take_batch(struct hdi_uring *lane, struct io_uring_cqe *batch, unsigned most)
 {
-    return IO_URING_READ_ONCE(*lane->ring.sq.kflags) & IORING_SQ_CQ_OVERFLOW;
+    struct io_uring_cq *cq = &lane->ring.cq;
+    hdi_lock_take(&lane->lock);
+    const unsigned head = *cq->khead, count = io_uring_smp_load_acquire(cq->ktail) - head;
+    const unsigned n = count < most ? count : most;
+    for (unsigned i = 0; i < n; i++) batch[i] = cq->cqes[(head + i) & cq->ring_mask];
+    io_uring_cq_advance(&lane->ring, n);
+    hdi_lock_give(&lane->lock);
+    return n;
 }
 
-/* Tell all completions that are there. Context: telling. */
+/* Tell all completions that are there. Those for which there was no place the kernel keeps until it
+ * is entered again: hdi_uring_is_called(). Context: telling. */
 static void drain(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
 {
     enum { BATCH = 64 };
     struct io_uring_cqe batch[BATCH];
     unsigned count;
     do {
-        struct io_uring_cqe *found[BATCH];
-        hdi_lock_take(&lane->lock);
-        count = io_uring_peek_batch_cqe(&lane->ring, found, BATCH);
-        for (unsigned i = 0; i < count; i++) batch[i] = *found[i];
-        io_uring_cq_advance(&lane->ring, count);
-        hdi_lock_give(&lane->lock);
+        count = take_batch(lane, batch, BATCH);
         for (unsigned i = 0; i < count; i++) tell(lane, &batch[i], wakeups); /* LANE-1 */
-    } while (count == BATCH || (count > 0 && has_overflown(lane)));
+    } while (count == BATCH);
 }
 
 /* Without the lock: another may be taking them. */
@@ -443,45 +386,29 @@ static bool has_news(struct hdi_uring *lane)
     return io_uring_smp_load_acquire(cq->ktail) != io_uring_smp_load_acquire(cq->khead);
 }
 
-/* Whether the kernel waits for this thread to enter it. */
-static bool is_called(struct hdi_uring *lane)
+static void hear(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
 {
-    return IO_URING_READ_ONCE(*lane->ring.sq.kflags) &
-           (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW);
-}
-
-static void uring_carry_out(struct hdi_lane *base, struct hdi_wakeups *wakeups)
-{
-    struct hdi_uring *lane = (struct hdi_uring *)base;
-    hdi_lock_take(&lane->lock);
-    const unsigned tail = publish(lane);
-    hdi_lock_give(&lane->lock);
-    if (left_of(lane, tail) > 0) enter(lane, tail);
-    hdi_lock_take(&lane->telling); /* Another may have taken some, and not told them yet. */
-    drain(lane, wakeups);
-    hdi_lock_give(&lane->telling);
-}
-
-/* Tell what the ring has to say. */
-static void hear(struct hdi_uring *lane, bool look, struct hdi_wakeups *wakeups)
-{
-    if (look) {
-        hdi_lock_take(&lane->lock);
-        const unsigned tail = publish(lane);
-        hdi_lock_give(&lane->lock);
-        if (left_of(lane, tail) > 0 || is_called(lane)) enter(lane, tail);
-    }
     if (!has_news(lane)) return;
     hdi_lock_take(&lane->telling);
     drain(lane, wakeups);
     hdi_lock_give(&lane->telling);
 }
 
+static void uring_carry_out(struct hdi_lane *base, struct hdi_wakeups *wakeups)
+{
+    struct hdi_uring *lane = (struct hdi_uring *)base;
+    const unsigned tail = hdi_uring_publish(lane);
+    if (hdi_uring_left(lane, tail) > 0) hdi_uring_enter(lane, tail);
+    hdi_lock_take(&lane->telling); /* Another may have taken some, and not told them yet. */
+    drain(lane, wakeups);
+    hdi_lock_give(&lane->telling);
+}
+
 /* Tell what the set has to say, but where the lane can receive before. */
-static void tell_bulky(struct hdi_uring *lane, bool look, struct hdi_wakeups *wakeups)
+static void tell_bulky(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
 {
     struct epoll_event *events = lane->bulky.events;
-    const int fetched = hdi_epoll_fetch(&lane->bulky, look);
+    const int fetched = hdi_epoll_fetch(&lane->bulky, true);
     unsigned takes = 0;
     int count = 0;
     for (int i = 0; i < fetched; i++) {
@@ -495,30 +422,29 @@ static void tell_bulky(struct hdi_uring *lane, bool look, struct hdi_wakeups *wa
 static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wakeups)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
-    if (collects(lane)) tell_bulky(lane, look, wakeups);
-    hear(lane, look, wakeups);
+    if (collects(lane)) tell_bulky(lane, wakeups);
+    if (look) hdi_uring_look(lane);
+    hear(lane, wakeups);
 }
 
-/* What is handed over by another thread is that thread's from then on, and the kernel will wake it
- * for each completion: only if the worker does not come to it itself. */
-static void uring_stand_in(struct hdi_lane *base, bool stuck, struct hdi_wakeups *wakeups)
+/* Who is prodded in vain, since it keeps the signal out, is looked at again. */
+static void uring_stand_in(struct hdi_lane *base, struct hdi_wakeups *wakeups)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
     if (collects(lane)) (void)hdi_epoll_stand_in(&lane->bulky, wakeups);
-    hear(lane, stuck, wakeups);
+    const unsigned tail = hdi_uring_publish(lane);
+    if (hdi_uring_left(lane, tail) > 0 || hdi_uring_is_called(lane)) hdi_uring_prod(lane); /* URING-5 */
+    hear(lane, wakeups);
 }
 
 static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
+    hdi_uring_enable_once(lane);
     hdi_lock_take(&lane->lock);
-    const unsigned tail = publish(lane);
+    if (collects(lane) && !lane->set_armed) arm_set(lane);
     hdi_lock_give(&lane->lock);
-    if (collects(lane)) {
-        if (left_of(lane, tail) > 0 || is_called(lane)) enter(lane, tail);
-        if (!has_news(lane)) hdi_epoll_sleep(&lane->bulky, deadline_ns);
-        return;
-    }
+    const unsigned tail = hdi_uring_publish(lane);
     struct __kernel_timespec left = {0};
     struct io_uring_getevents_arg arg = {0};
     if (deadline_ns != INT64_MAX) {
@@ -528,26 +454,43 @@ static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
         arg.ts = (uint64_t)(uintptr_t)&left;
     }
     (void)hdi_uring_call(lane, io_uring_enter2, (unsigned)lane->ring.enter_ring_fd,
-                         left_of(lane, tail), 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG,
+                         hdi_uring_left(lane, tail), 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG,
                          (sigset_t *)&arg, sizeof(arg)); /* Whatever it says, the caller looks. */
 }
 
 /* ---- making and ending ---- */
 
-/* What lingers is still read from the outbox, and would be when that is gone: a ring that is closed
- * ends its requests later. */
+/* Wait until it is through, whatever signals this thread gets; -ENOENT: there was nothing. */
 static void cancel_all(struct hdi_uring *lane)
 {
-    cancel_sync(lane, (struct io_uring_sync_cancel_reg){.flags = IORING_ASYNC_CANCEL_ANY,
-                                                        .timeout = {1, 0}});
+    struct io_uring_sync_cancel_reg all = {.flags = IORING_ASYNC_CANCEL_ANY, .timeout = {1, 0}};
+    int err;
+    do err = hdi_uring_call(lane, io_uring_register_sync_cancel, &lane->ring, &all);
+    while (err == -EINTR);
+}
+
+/* URING-6 */
+static void uring_leave(struct hdi_lane *base)
+{
+    struct hdi_uring *lane = (struct hdi_uring *)base;
+    struct hdi_wakeups none = HDI_WAKEUPS_INIT;
+    hdi_uring_look(lane);
+    base->left = true;
+    if (!hdi_load_relaxed(&lane->enabled)) return; /* Its own. */
+    cancel_all(lane);
+    if (lane->file_count > 0) (void)io_uring_unregister_files(&lane->ring);
+    do {
+        hdi_uring_look(lane);
+        hear(lane, &none);
+    } while (hdi_uring_is_called(lane));
 }
 
 static void uring_destroy(struct hdi_lane *base)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
-    if (hdi_outbox_lingers(base)) cancel_all(lane);
     if (collects(lane)) hdi_epoll_close(&lane->bulky);
     io_uring_queue_exit(&lane->ring);
+    hdi_prod_uninstall();
     hdi_uring_files_fini(lane);
     hdi_spares_fini(&base->spares);
     hdi_outbox_fini(&lane->outbox);
@@ -583,10 +526,10 @@ static struct hdi_lane *uring_create(struct hdi_worker *worker, int event, int *
     lane->lane.worker = worker;
     lane->lane.event = event;
     lane->lane.outbox = &lane->outbox;
-    lane->epoch = 1; /* Nothing has come in it. */
     struct io_uring_params params = {
-        .flags = IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE |
-                 IORING_SETUP_SUBMIT_ALL, /* Those behind one that is wrong, too. */
+        .flags = IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SINGLE_ISSUER | /* URING-5, */
+                 IORING_SETUP_R_DISABLED | IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE |
+                 IORING_SETUP_SUBMIT_ALL, /* and those behind one that is wrong. */
         .cq_entries = COMPLETIONS,
     };
     *err = hdi_uring_call(lane, io_uring_queue_init_params, HDI_URING_SUBMISSIONS, &lane->ring,
@@ -595,6 +538,7 @@ static struct hdi_lane *uring_create(struct hdi_worker *worker, int event, int *
         free(lane);
         return NULL;
     }
+    hdi_prod_install();
     *err = is_new_enough(lane) ? hdi_uring_buffers_init(lane) : -ENOSYS;
     if (!*err) *err = hdi_outbox_init(&lane->outbox);
     if (*err) {
@@ -637,5 +581,7 @@ const struct hdi_lane_kind hdi_lane_uring = {
     .sleep = uring_sleep,
     .poll = uring_poll,
     .stand_in = uring_stand_in,
+    .prodded = hdi_uring_prodded,
+    .leave = uring_leave,
 #endif
 };

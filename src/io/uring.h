@@ -10,12 +10,8 @@
  *                linked to the source until it was read. One that leaves HELD_MAX buffers unread is
  *                told to stop, and is read by system calls until it has to wait again: no peer can
  *                take more of the lane's memory than that.
- *   bulky one    one that has filled a buffer, or found none, or is one of a crowd: in an epoll
- *                from then on, and read by system calls, without the copy; for leases, by one for
- *                many (uring_take.c). The kernel receives for many of a crowd before the first is
- *                answered, when the last has pushed it out of the caches.
- *                A poll by the ring costs more there: what it has to tell is dealt with at the end
- *                of every system call, one by one.
+ *   bulky one    one that has filled a buffer, or found none: in an epoll from then on, and read by
+ *                system calls, without the copy; for leases, by one for many (uring_take.c).
  *   listener     multishot accept, which stops at ACCEPTED_MAX that nobody took
  *   files        one call of the kernel each, with the caller's memory (struct hdi_flight)
  *   all others   multishot poll, of each side by itself; then system calls, as with epoll. So are
@@ -26,21 +22,33 @@
  * kernel has seen the submission costs more than the call.
  *
  *   URING-1  Submissions are put in, and completions taken out, with `lock` held; the kernel is
- *            entered without it, but to get completions for which there was no place.
+ *            entered without it.
  *   URING-2  enter() comes back when the kernel has taken every submission that was there. It has
- *            seen those for a descriptor, and has cancelled them, before the descriptor is closed:
- *            a number that was closed may soon be another's.
+ *            seen those for a descriptor before that is closed: a number that was closed may soon
+ *            be another's. What it has seen it knows by the file, not the number, and keeps open
+ *            until it was cancelled.
  *   URING-3  A buffer is the kernel's, or linked to one source, under the lock of its side, or lent
  *            (io/loan.h). A completion for a stale handle gives its buffer back.
  *   URING-4  Completions are told in their order: who takes some holds `telling`, outside all other
  *            locks, until they are told. The worker, or the monitor in its place.
+ *   URING-5  Only the worker's thread enters (DEFER_TASKRUN): the kernel does its part, and has news,
+ *            then and at no other time. Others put submissions in, and wake the worker. If it does
+ *            not come, since it is in a task for long, or if they cannot go on before the kernel has
+ *            seen them, they prod it (sched/prod.h): the signal's handler enters in its place.
+ *   URING-6  A worker that ends has all that was asked cancelled, and hears the last of it.
  *
  * What is used often is known to the ring (io/uring_files.c).
  *
- * A lane that has seen a bulky connection sleeps in the epoll, in which the ring is, too.
+ * A lane that has seen a bulky connection asks the ring, when it sleeps, to tell of the epoll, too.
  *
- * The kernel interrupts no worker (COOP_TASKRUN): it does its part when the worker enters it, or
- * with the next tick of the clock; the ring's flags say that it has something to do.
+ * The kernel receives for few connections at a time, however many have something, so that what one
+ * has sent is still in the caches when it is answered.
+ *
+ * Rejected
+ *   To sleep in the epoll, with the ring in it: that tells there only what the worker has heard. With
+ *   an eventfd that the ring raises: Linux 6.18 has lost that when the news came from an eventfd.
+ *   COOP_TASKRUN, with which all threads may enter: the kernel receives for all connections at once.
+ *   With 1,000 of them an echo took a tenth more, and, received by an epoll to avoid that, as much.
  */
 #ifndef HDI_IO_URING_H
 #define HDI_IO_URING_H
@@ -60,9 +68,6 @@ enum {
     HDI_URING_BUFFERS = 1024,
     HDI_URING_FILES = 4096, /* that it knows at most */
     HDI_URING_TAKES = 16, /* as many large messages as a near cache has room for */
-    HDI_URING_EPOCH = 2048, /* messages; long enough to see who takes part */
-    HDI_URING_CROWD = 640,  /* of them; with fewer, receiving ahead costs less */
-    HDI_URING_FEW = 64,     /* when it is none any more */
 };
 
 /* A receive for somebody who waits (io/uring_take.c). */
@@ -74,12 +79,9 @@ struct hdi_take {
 struct hdi_uring {
     struct hdi_lane lane; /* first */
     struct hdi_lock telling; /* URING-4 */
-    bool crowded;            /* telling, as all up to `told`: too many are received ahead for */
-    uint8_t epoch;           /* HDI_URING_EPOCH messages */
-    uint16_t active;         /* connections on which some of those have come, */
-    uint16_t told;           /* which are so many by now */
     struct hdi_lock lock;
     struct io_uring ring;
+    _Atomic(bool) enabled;   /* by the worker, whose thread the ring knows from then on */
     struct io_uring_buf_ring *free; /* lock */
     /* Buffers that were lent, ever, and came back (LOAN-2). */
     _Atomic(unsigned) lent_here;      /* by the lane's worker, without the lock */
@@ -90,8 +92,9 @@ struct hdi_uring {
     unsigned file_count;                    /* lock, as the next: places that are free */
     uint16_t *files;
     struct hdi_epoll bulky;
+    bool set_armed; /* lock: the ring will tell when there is something in it */
     struct hdi_take takes[HDI_URING_TAKES]; /* its worker's, until they are handed over */
-    _Atomic(bool) collects; /* that is open, and the ring is in there; lock writes it */
+    _Atomic(bool) collects; /* that is open; lock writes it */
     /* Of a buffer that is linked to a source: the next, and the part that was not read yet; under
      * the lock of the source's side. */
     uint16_t next[HDI_URING_BUFFERS];
@@ -110,6 +113,7 @@ enum hdi_tag {
     HDI_TAG_LINGER,  /* of the outbox, for a closed handle */
     HDI_TAG_TAKE,    /* the rest is a place in `takes` (io/uring_take.c) */
     HDI_TAG_FILE,    /* the ring is to know a descriptor */
+    HDI_TAG_SET,     /* poll of `bulky` */
     HDI_TAG_DONE,    /* of a cancel, and so on: of no interest */
 };
 
@@ -125,13 +129,58 @@ static inline hd_io hdi_uring_handle(uint64_t name)
     return (hd_io){(name >> 32 << 32) | (name & UINT32_MAX) >> HDI_TAG_BITS};
 }
 
+/* ---- entering the kernel (uring_enter.c) ---- */
+
+/* Let the kernel see what was put in. Returns up to where. Context: no lock. */
+unsigned hdi_uring_publish(struct hdi_uring *lane);
+
+/* How many of those up to there the kernel has not taken yet: it may have gone further. */
+static inline unsigned hdi_uring_left(const struct hdi_uring *lane, unsigned tail)
+{
+    const int left = (int)(tail - io_uring_smp_load_acquire(lane->ring.sq.khead));
+    return left > 0 ? (unsigned)left : 0;
+}
+
+/* Whether the kernel waits for the worker to enter it. */
+static inline bool hdi_uring_is_called(const struct hdi_uring *lane)
+{
+    return IO_URING_READ_ONCE(*lane->ring.sq.kflags) &
+           (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW);
+}
+
+/* Whether this thread is the worker's. */
+static inline bool hdi_uring_is_own(const struct hdi_uring *lane)
+{
+    return lane->lane.worker == hdi_worker_self();
+}
+
+/* From now on the ring is this thread's. Context of this, and what follows: the worker. */
+void hdi_uring_enable(struct hdi_uring *lane);
+
+static inline void hdi_uring_enable_once(struct hdi_uring *lane)
+{
+    if (hdi_unlikely(!hdi_load_relaxed(&lane->enabled))) hdi_uring_enable(lane); /* Its own. */
+}
+
+/* Have it take all of these. */
+void hdi_uring_enter(struct hdi_uring *lane, unsigned tail);
+
+/* Have it take all that there is, and do its part, if it has one. */
+void hdi_uring_look(struct hdi_uring *lane);
+
+/* The same in a signal handler (struct hdi_lane_kind). */
+void hdi_uring_prodded(struct hdi_lane *base);
+
+/* Have the worker enter, and give it time to, but no more than that. Context: another thread. */
+void hdi_uring_prod(struct hdi_uring *lane);
+
+/* See to it that the kernel takes what was put in. Context: lock, which is given back meanwhile. */
+void hdi_uring_hand_over(struct hdi_uring *lane);
+
 /* ---- asking (uring.c) ---- */
 
 /* A place for a submission. Context: lock, which may be given back for a moment. */
 struct io_uring_sqe *hdi_uring_place(struct hdi_uring *lane);
-
-/* Have the kernel take what was put in. Context: lock, which is given back for a moment. */
-void hdi_uring_hand_over(struct hdi_uring *lane);
 
 /* The lane's worker hands it over, and may sleep. Context: no lock of the lane's. */
 void hdi_uring_told(struct hdi_uring *lane);
@@ -176,10 +225,9 @@ void hdi_uring_address(struct hdi_uring *lane, struct hdi_source *source, struct
 /* The answer. Context: no lock. */
 void hdi_uring_file_told(struct hdi_uring *lane, hd_io handle, int result);
 
-/* Ask that the ring forget a source's; give its place back after that, for which another thread
- * asks itself. Context: the source is stale; lock, and none. */
+/* Ask that the ring forget a source's, and give its place back: who has it next asks behind that.
+ * Context: the source is stale; lock, which may be given back for a moment. */
 void hdi_uring_file_forget(struct hdi_uring *lane, struct hdi_source *source, uint64_t name);
-void hdi_uring_file_gone(struct hdi_uring *lane, struct hdi_source *source, bool own);
 
 /* ---- calls with memory of their callers (uring_flight.c) ---- */
 

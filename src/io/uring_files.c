@@ -7,8 +7,9 @@
  * does the end. Submissions with multishot need none: they look up once.
  *
  *   FILE-1  A place is used once the kernel has said that the descriptor is there.
- *   FILE-2  The table keeps a descriptor open. The kernel has forgotten it before it is closed:
- *           that takes no memory, and does not fail.
+ *   FILE-2  The table keeps a connection open until the kernel has forgotten it, which takes no
+ *           memory, and does not fail. The lane's worker has it do so before it closes one; of one
+ *           that another closes, the other side learns the end before that (hdi_socket_end()).
  *
  * Older kernels put off what they forget for as long as any request goes on, so none is known there
  * (liburing, issue 1192).
@@ -82,16 +83,9 @@ void hdi_uring_file_told(struct hdi_uring *lane, hd_io handle, int result)
 
 void hdi_uring_file_forget(struct hdi_uring *lane, struct hdi_source *source, uint64_t name)
 {
-    if (source->filed) (void)put_update(lane, &nothing, source->file, name);
-}
-
-void hdi_uring_file_gone(struct hdi_uring *lane, struct hdi_source *source, bool own)
-{
     if (!source->filed) return;
-    if (!own) (void)io_uring_register_files_update(&lane->ring, source->file, &nothing, 1);
-    hdi_lock_take(&lane->lock);
+    (void)put_update(lane, &nothing, source->file, name);
     lane->files[lane->file_count++] = source->file;
-    hdi_lock_give(&lane->lock);
 }
 
 #endif

@@ -13,11 +13,6 @@
  *           entered, and told before the worker fills `takes` again.
  *   TAKE-3  Only where somebody waits, and nothing else was received: what is taken is wanted, and
  *           nobody's peer can have more than one block.
- *
- * Rejected
- *   Multishot receives into large buffers: without DEFER_TASKRUN the kernel receives all that has
- *   come on any connection at once, so a thousand messages of 16 KiB are out of the caches before
- *   the first is sent: 1.2 of the raw server of the bench, where this has 1.0.
  */
 #include "io/uring.h"
 

@@ -1,114 +1,88 @@
 /* SPDX-License-Identifier: MIT
  *
- * A crowd, from inside: connections on which something comes, of which there are more than the ring
- * receives well ahead for, leave it for the epoll, but for a few; and lose nothing on the way.
+ * A ring that only its worker enters, from inside: what others put in reaches the kernel, whatever
+ * the worker is in meanwhile (URING-5).
  */
+#include "base/sanitizer.h"
 #include "io/uring.h"
-#include "leases.h"
+#include "nets.h"
 
 TEST_MAIN
 
 #if HDI_URING && !HDI_MODEL
 
-enum { CROWD = HDI_URING_CROWD + 16, FEW = HDI_URING_FEW, BYTES = 20 };
-
-struct crowd {
-    unsigned count;
-    unsigned active; /* of them: the first, on which something comes */
-    bool leases;
-    hd_io ends[CROWD][2];
-    unsigned rounds; /* of messages, until it would be known as one, and one for all of it */
-    unsigned read;   /* messages; by one worker */
+struct other {
+    struct hdi_uring *ring;
+    _Atomic(bool) done;
 };
 
-struct member {
-    struct crowd *crowd;
-    hd_io io;
-    unsigned rounds;
-};
-
-static int read_rounds(void *arg)
+/* More than there is room for at once. They have nothing to say. */
+static void *fill_twice(void *arg)
 {
-    const struct member *member = arg;
-    for (size_t round = 0; round < member->rounds; round++) {
-        struct leases_part part = {.io = member->io, .bytes = BYTES, .at = round * BYTES};
-        EXPECT_EQ(member->crowd->leases ? leases_take(&part) : leases_copy(&part), 0);
-        member->crowd->read++;
+    struct other *other = arg;
+    struct hdi_uring *ring = other->ring;
+    for (int i = 0; i < 2 * HDI_URING_SUBMISSIONS; i++) {
+        hdi_lock_take(&ring->lock);
+        struct io_uring_sqe *sqe = hdi_uring_place(ring);
+        io_uring_prep_nop(sqe);
+        sqe->flags |= IOSQE_CQE_SKIP_SUCCESS;
+        io_uring_sqe_set_data64(sqe, HDI_TAG_DONE);
+        hdi_lock_give(&ring->lock);
     }
+    hdi_store_release(&other->done, true);
+    return NULL;
+}
+
+static struct hdi_uring *ring_of(hd_io io)
+{
+    return (struct hdi_uring *)hdi_load_acquire(&hdi_source_of(io)->lane); /* V */
+}
+
+/* The worker is in this fiber all the time. */
+static int compute_meanwhile(void *arg)
+{
+    hd_io ends[2];
+    pthread_t thread;
+    (void)arg;
+    nets_watched_pair(ends);
+    struct other other = {.ring = ring_of(ends[1])};
+    EXPECT_EQ(pthread_create(&thread, NULL, fill_twice, &other), 0);
+    while (!hdi_load_acquire(&other.done)) hdi_cpu_relax();
+    EXPECT_EQ(pthread_join(thread, NULL), 0);
+    nets_close(ends[0], ends[1]);
     return 0;
 }
 
-/* To those from `first` on. The worker is in this fiber until all of them have come. */
-static void send_round(struct crowd *crowd, unsigned first, unsigned end, size_t round)
+TEST_DRIVERS(a_full_ring_has_a_worker_that_computes_enter, options)
 {
-    char *bytes = leases_make(BYTES, round * BYTES);
-    const unsigned before = crowd->read;
-    for (unsigned i = first; i < end; i++) {
-        EXPECT_EQ(send(hd_io_fd(crowd->ends[i][1]), bytes, BYTES, 0), BYTES);
-    }
-    free(bytes);
-    while (crowd->read < before + end - first) hd_yield();
-    hd_yield(); /* Who has read waits again. */
-}
-
-/* How many have left the ring. */
-static unsigned left(struct crowd *crowd)
-{
-    unsigned count = 0;
-    for (unsigned i = 0; i < crowd->count; i++) {
-        struct hdi_source *source = hdi_source_of(crowd->ends[i][0]);
-        hdi_lock_take(&source->in.waitable.lock);
-        EXPECT_EQ(source->bulky, source->collected);
-        count += source->collected;
-        hdi_lock_give(&source->in.waitable.lock);
-    }
-    return count;
-}
-
-static int come(void *arg)
-{
-    struct crowd *crowd = arg;
-    static struct member members[CROWD];
-    static hd_task *readers[CROWD];
-    for (unsigned i = 0; i < crowd->count; i++) {
-        nets_pair(NETS_TCP, crowd->ends[i]);
-        const unsigned rounds = i < crowd->active ? crowd->rounds : 1;
-        members[i] = (struct member){crowd, crowd->ends[i][0], rounds};
-        readers[i] = rt_spawn(NULL, read_rounds, &members[i]);
-    }
-    for (int i = 0; i < 3; i++) hd_yield(); /* All wait, and the kernel knows. */
-    EXPECT_EQ(left(crowd), 0);
-    for (size_t round = 0; round < crowd->rounds; round++) {
-        send_round(crowd, 0, crowd->active, round);
-    }
-    if (crowd->active == CROWD) EXPECT(left(crowd) >= CROWD - HDI_URING_FEW);
-    else EXPECT_EQ(left(crowd), 0);
-    send_round(crowd, crowd->active, crowd->count, 0); /* The others end, too. */
-    for (unsigned i = 0; i < crowd->count; i++) {
-        EXPECT_EQ(rt_join(readers[i]), 0);
-        nets_close(crowd->ends[i][0], crowd->ends[i][1]);
-    }
-    return 0;
-}
-
-static void run(unsigned count, unsigned active, bool leases, const hd_options *options)
-{
-    static struct crowd crowd;
     const hd_options own = rt_one_lane(options);
-    if (options->io != HD_IO_URING) return;
-    crowd = (struct crowd){.count = count, .active = active, .leases = leases,
-                           .rounds = HDI_URING_EPOCH / active + 3};
-    rt_run(come, &crowd, &own);
+    if (HDI_TSAN) test_skip("a signal waits for the next system call there");
+    if (options->io == HD_IO_URING) rt_run(compute_meanwhile, NULL, &own);
 }
 
-TEST_DRIVERS(a_crowd_leaves_the_ring, options) { run(CROWD, CROWD, true, options); }
-TEST_DRIVERS(a_crowd_that_copies_leaves_the_ring, options) { run(CROWD, CROWD, false, options); }
-TEST_DRIVERS(few_stay, options) { run(FEW, FEW, true, options); }
-TEST_DRIVERS(few_among_many_that_are_idle_stay, options) { run(CROWD, FEW, true, options); }
+static int sleep_meanwhile(void *arg)
+{
+    hd_io ends[2];
+    pthread_t thread;
+    (void)arg;
+    nets_watched_pair(ends);
+    struct other other = {.ring = ring_of(ends[1])};
+    EXPECT_EQ(pthread_create(&thread, NULL, fill_twice, &other), 0);
+    while (!hdi_load_acquire(&other.done)) EXPECT_EQ(hd_sleep_ms(1), 0);
+    EXPECT_EQ(pthread_join(thread, NULL), 0);
+    nets_close(ends[0], ends[1]);
+    return 0;
+}
+
+TEST_DRIVERS(a_full_ring_has_a_worker_that_sleeps_enter, options)
+{
+    const hd_options own = rt_one_lane(options);
+    if (options->io == HD_IO_URING) rt_run(sleep_meanwhile, NULL, &own);
+}
 
 #else
 
-TEST(no_crowd_without_io_uring)
+TEST(no_ring_without_io_uring)
 {
     test_skip("no io_uring in this build");
 }

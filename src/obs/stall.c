@@ -13,18 +13,14 @@
  *      it is TAKING: wait on
  *
  * Edge K: worker and frames go from side to side by the steps of `answer`.
- *
- * The handler is installed while any runtime wants reports, and gives signals that nobody asked for
- * to the handler before it.
  */
 #include <errno.h>
 #include <execinfo.h>
-#include <signal.h>
 
-#include "base/check.h"
 #include "obs/describe.h"
 #include "os/clock.h"
 #include "os/futex.h"
+#include "sched/prod.h"
 #include "sched/runtime.h"
 #include "task/state.h"
 
@@ -42,72 +38,25 @@ static _Atomic(struct hdi_worker *) asked; /* asking writes, the handler reads; 
 static _Atomic(uint32_t) answer;           /* enum answer; futex */
 static struct hdi_frames taken;            /* whoever `answer` says */
 
-static struct hdi_mutex installing = HDI_MUTEX_INIT;
-static unsigned users;              /* installing */
-static struct sigaction previous;   /* written before the handler can run, and then for ever */
-
 /* ---- the signal ---- */
 
-static void pass_on(int number, siginfo_t *what, void *machine)
+bool hdi_stall_answer(void)
 {
-    if (previous.sa_flags & SA_SIGINFO) {
-        previous.sa_sigaction(number, what, machine);
-    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-        previous.sa_handler(number); /* By default the signal is ignored. */
-    }
-}
-
-static void handle(int number, siginfo_t *what, void *machine)
-{
-    const int saved = errno;
     uint32_t seen = ASKED;
-    if (hdi_load_acquire(&answer) == ASKED && hdi_load_relaxed(&asked) == hdi_worker_self() &&
-        hdi_cas_acq_rel(&answer, &seen, TAKING)) { /* K */
-        taken.count = backtrace(taken.at, HDI_FRAMES_MAX);
-        hdi_store_release(&answer, TAKEN); /* K */
-        hdi_futex_wake(&answer, 1);
-    } else {
-        pass_on(number, what, machine);
+    if (hdi_load_acquire(&answer) != ASKED || hdi_load_relaxed(&asked) != hdi_worker_self() ||
+        !hdi_cas_acq_rel(&answer, &seen, TAKING)) { /* K */
+        return false;
     }
-    errno = saved;
+    taken.count = backtrace(taken.at, HDI_FRAMES_MAX);
+    hdi_store_release(&answer, TAKEN); /* K */
+    hdi_futex_wake(&answer, 1);
+    return true;
 }
 
-static bool is_ours(const struct sigaction *action)
+void hdi_stall_prepare(void)
 {
-    return (action->sa_flags & SA_SIGINFO) && action->sa_sigaction == handle;
-}
-
-void hdi_stall_install(void)
-{
-    struct sigaction ours = {
-        .sa_sigaction = handle,
-        .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART,
-    };
-    sigemptyset(&ours.sa_mask);
-    hdi_mutex_lock(&installing);
-    if (users++ == 0) {
-        struct hdi_frames prime; /* The first call loads a library. */
-        prime.count = backtrace(prime.at, HDI_FRAMES_MAX);
-        struct sigaction before;
-        HD_CHECK(sigaction(HDI_STALL_SIGNAL, NULL, &before) == 0);
-        if (!is_ours(&before)) {
-            previous = before;
-            HD_CHECK(sigaction(HDI_STALL_SIGNAL, &ours, NULL) == 0);
-        }
-    }
-    hdi_mutex_unlock(&installing);
-}
-
-/* Somebody may have installed a handler above ours: then theirs stays. */
-void hdi_stall_uninstall(void)
-{
-    struct sigaction now;
-    hdi_mutex_lock(&installing);
-    HD_CHECK(users > 0);
-    if (--users == 0 && sigaction(HDI_STALL_SIGNAL, NULL, &now) == 0 && is_ours(&now)) {
-        HD_CHECK(sigaction(HDI_STALL_SIGNAL, &previous, NULL) == 0);
-    }
-    hdi_mutex_unlock(&installing);
+    struct hdi_frames prime; /* The first call loads a library. */
+    prime.count = backtrace(prime.at, HDI_FRAMES_MAX);
 }
 
 /* ---- asking ---- */
@@ -132,7 +81,7 @@ static bool ask(struct hdi_worker *worker, struct hdi_frames *frames)
     hdi_mutex_lock(&asking);
     hdi_store_relaxed(&asked, worker); /* The next store publishes it. */
     hdi_store_release(&answer, ASKED); /* K */
-    hdi_thread_send(&worker->thread, HDI_STALL_SIGNAL);
+    hdi_thread_send(&worker->thread, HDI_PROD_SIGNAL);
     const bool said = wait_for_answer();
     if (said) *frames = taken;
     hdi_mutex_unlock(&asking);

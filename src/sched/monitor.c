@@ -6,6 +6,7 @@
 
 #include "base/mutant.h"
 #include "sched/find.h"
+#include "sched/prod.h"
 #include "sched/runtime.h"
 #include "task/state.h"
 
@@ -33,7 +34,9 @@ void hdi_monitor_init(struct hdi_monitor *monitor, struct hd_runtime *runtime)
     monitor->reports = live && options->report_stalls;
     monitor->period_ns = period_of(options);
     hdi_runq_init(&monitor->between, HDI_RUNQ_RING);
-    if (monitor->reports) hdi_stall_install();
+    if (!monitor->reports) return;
+    hdi_stall_prepare();
+    hdi_prod_install();
 }
 
 static int64_t now(const struct hdi_monitor *monitor)
@@ -127,7 +130,7 @@ void hdi_monitor_stop(struct hdi_monitor *monitor)
         hdi_futex_wake(&monitor->word, 1);
         hdi_thread_join(&monitor->thread);
     }
-    if (monitor->reports) hdi_stall_uninstall();
+    if (monitor->reports) hdi_prod_uninstall();
 }
 
 unsigned hdi_monitor_threads(struct hdi_monitor *monitor)
@@ -176,7 +179,7 @@ static void look_at_run(struct hdi_worker *worker, struct hd_task *task, struct 
     watch->same_ns += finding->passed_ns;
     if (watch->same_ns >= options->quantum_ns) ask_to_give_way(worker, task);
     struct hdi_lane *lane = hdi_load_acquire(&worker->lane);
-    if (lane) hdi_lane_stand_in(lane, watch->stuck);
+    if (lane) hdi_lane_stand_in(lane);
     if (watch->same_ns < options->stall_ns) return;
     if (!watch->stuck) watch->stuck = is_stuck(worker, options->stall_ns);
     finding->stuck += watch->stuck;

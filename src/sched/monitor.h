@@ -59,7 +59,6 @@
 #ifndef HDI_SCHED_MONITOR_H
 #define HDI_SCHED_MONITOR_H
 
-#include <signal.h>
 #include <stdio.h>
 
 #include "os/mutex.h"
@@ -71,7 +70,6 @@ struct hd_task;
 struct hdi_worker;
 
 #define HDI_SPARE_IDLE_NS INT64_C(100000000)
-#define HDI_STALL_SIGNAL  SIGURG
 
 enum hdi_monitor_word {
     HDI_MONITOR_OFF, /* its thread was not started yet */
@@ -83,7 +81,7 @@ enum hdi_monitor_word {
 struct hdi_monitor {
     struct hd_runtime *runtime;              /* constant */
     bool wanted;                             /* constant: there is one, sooner or later */
-    bool reports;                            /* constant: workers take HDI_STALL_SIGNAL */
+    bool reports;                            /* constant: workers are prodded (sched/prod.h) */
     int64_t period_ns;                       /* constant: from look to look */
     struct hdi_mutex starting;               /* held for the next two */
     bool started;
@@ -118,9 +116,8 @@ unsigned hdi_monitor_threads(struct hdi_monitor *monitor);
 
 /* ---- what obs/stall.c provides ---- */
 
-/* Have stalls of this process reported, or no longer. */
-void hdi_stall_install(void);
-void hdi_stall_uninstall(void);
+/* Before the first report. */
+void hdi_stall_prepare(void);
 
 /* A worker has been in a run of `task`, its poll number `polls`, for so long. Context: the
  * monitor. */

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/mutant.h"
 #include "sched/find.h"
+#include "sched/prod.h"
 #include "sched/relay.h"
 #include "sched/runtime.h"
 #include "task/state.h"
@@ -645,15 +646,16 @@ void hdi_worker_main(void *arg)
 {
     struct hdi_worker *worker = arg;
     struct hdi_monitor *monitor = &worker->exec.runtime->monitor;
-    const bool report = worker->exec.runtime->options.report_overflow || monitor->reports;
+    const bool report = worker->exec.runtime->options.report_overflow;
     hdi_worker_enter(worker);
     if (report && hdi_overflow_thread_init(&worker->overflow) != 0) worker->overflow.base = NULL;
-    if (monitor->reports) hdi_thread_admit(HDI_STALL_SIGNAL);
+    if (monitor->reports) hdi_prod_admit(worker);
     struct hd_task *task = next_task(worker);
     hdi_monitor_check(monitor); /* It may have come to it without a sleep. */
     for (; task; task = next_task(worker)) run(worker, task);
     if (worker->searching) hdi_worker_end_search(worker);
-    if (report) hdi_overflow_thread_fini(&worker->overflow);
+    hdi_lane_leave(worker);
+    hdi_overflow_thread_fini(&worker->overflow);
     hdi_worker_leave(worker);
     end_thread(worker);
 }

@@ -165,6 +165,8 @@ struct hdi_worker {
     struct hdi_slab_cache tasks[HDI_TASK_CLASSES];
     struct hdi_overflow_thread overflow;
     struct hdi_thread thread;
+    _Atomic(bool) prodded; /* sched/prod.h; any thread sets it, the signal's handler takes it, */
+    _Atomic(uint32_t) prods; /* and counts those */
     struct hdi_watch watch; /* the monitor's */
     _Atomic(struct hdi_lane *) lane; /* where it waits for the kernel, made at the first need and
                                       * there until the runtime ends; NULL: none yet */
@@ -200,7 +202,10 @@ void hdi_lane_sleep(void *lane, int64_t deadline_ns);
 bool hdi_lane_poll(struct hdi_worker *worker, struct hdi_lane *lane, bool look);
 
 /* The same, for a worker that is in a task for long, or even stuck there. Context: the monitor. */
-void hdi_lane_stand_in(struct hdi_lane *lane, bool stuck);
+void hdi_lane_stand_in(struct hdi_lane *lane);
+
+/* The worker ends, and with it whatever only it could ask of the kernel. */
+void hdi_lane_leave(struct hdi_worker *worker);
 
 /* Send what the worker has left to be sent since the last such call, and does not come to. Context:
  * the monitor. */

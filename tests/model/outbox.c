@@ -301,8 +301,9 @@ static void refuse_one(void (*leave_it)(struct world *w, int which))
     send_all(w);
     model_join(a);
     model_join(b);
-    if (MODEL_READ(w->lingers)) hdi_outbox_lingered(hdi_source_handle(w->lingers), 1);
-    MODEL_EQUAL(hdi_load_relaxed(&w->outbox.lingering), 0);
+    struct hdi_source *lingers = MODEL_READ(w->lingers);
+    if (lingers) hdi_outbox_lingered(hdi_source_handle(lingers), 1);
+    if (lingers) MODEL_EQUAL(lingers->sending, HDI_UNSENT_NONE);
     world_end(w);
 }
 
