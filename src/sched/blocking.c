@@ -8,7 +8,7 @@
  *
  *   thread                                  fiber that is cancelled, or late
  *   CAS WAITING -> BEGUN: call fn           CAS WAITING -> GIVEN_UP: leave
- *   otherwise end                           otherwise wait for it, shielded
+ *   otherwise end                           otherwise wait for it, whatever comes
  *
  * The orders could be weaker: fn and arg come with the task, what fn did comes with its end, and
  * who loses reads nothing else.
@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "base/mutant.h"
 #include "sched/runtime.h"
+#include "wait/joined.h"
 
 enum { WAITING, BEGUN, GIVEN_UP };
 
@@ -45,26 +46,18 @@ static hd_poll run_call(void *state, int *result)
     return HD_READY;
 }
 
-/* It has begun and cannot be taken back. */
-static int join_shielded(hd_task *task, int *result)
-{
-    const int shielded = hd_shield();
-    const int err = hd_join(task, result);
-    if (shielded == 0) (void)hd_unshield();
-    return err;
-}
-
+/* The call was paid for: nothing but what ends it may fail, as the thread uses `arg`. */
 static int wait_for(hd_task *task, int *result, int64_t deadline)
 {
-    int err = hd_join_until(task, result, deadline);
-    if (err != -ECANCELED && err != -ETIMEDOUT) return err;
+    hd_case join = HD_JOIN(task, result);
+    hdi_case_node(&join)->op = &hdi_op_join;
+    const int err = hdi_wait_any_entered(&join, 1, 0, deadline, true);
+    if (err == 0) return 0;
     if (claim(hdi_task_state(task), GIVEN_UP)) {
         hd_detach(task);
         return err;
     }
-    err = join_shielded(task, result);
-    if (err) hd_detach(task); /* Too many shields: the caller will not see the end. */
-    return err;
+    return hdi_wait_any_entered(&join, 1, 0, HD_FOREVER, false);
 }
 
 /* Whether there is time to begin. */

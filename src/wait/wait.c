@@ -385,20 +385,28 @@ static int wait_any_one(hd_case *c, int64_t deadline)
     return 0;
 }
 
-int hdi_wait_any(hd_case *cases, size_t count, unsigned flags, int64_t deadline)
+int hdi_wait_any_entered(hd_case *cases, size_t count, unsigned flags, int64_t deadline,
+                         bool cancellable)
 {
-    int err = hdi_wait_enter(deadline, NULL);
-    if (err) return err;
-    if (count == 1 && is_locked_kind(cases)) return wait_any_one(cases, deadline);
     const int at = earliest(cases, count);
-    if (deadline == HD_NOW) return begin_any(NULL, cases, count, flags, at);
     struct hdi_waiter waiter;
-    err = hdi_waiter_begin(&waiter, true);
+    const int err = hdi_waiter_begin(&waiter, cancellable);
     if (err) return err;
     const int had = begin_any(&waiter, cases, count, flags, at);
     if (had >= 0) return had;
     const int64_t until = limit(cases, at, deadline);
-    return finish_any(&waiter, hdi_waiter_sleep(&waiter, until, true), deadline);
+    return finish_any(&waiter, hdi_waiter_sleep(&waiter, until, cancellable), deadline);
+}
+
+int hdi_wait_any(hd_case *cases, size_t count, unsigned flags, int64_t deadline)
+{
+    const int err = hdi_wait_enter(deadline, NULL);
+    if (err) return err;
+    if (count == 1 && is_locked_kind(cases)) return wait_any_one(cases, deadline);
+    if (deadline == HD_NOW) {
+        return begin_any(NULL, cases, count, flags, earliest(cases, count));
+    }
+    return hdi_wait_any_entered(cases, count, flags, deadline, true);
 }
 
 /* ---- stackless tasks ---- */

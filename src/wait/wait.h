@@ -130,6 +130,11 @@ int hdi_wait(const struct hdi_op *op, hd_case *c, int64_t deadline);
  * for HD_CASE_AT. Returns as hd_select_until(). */
 int hdi_wait_any(hd_case *cases, size_t count, unsigned flags, int64_t deadline);
 
+/* The same for one who has entered (hdi_wait_enter), and not with HD_NOW. Unless it is
+ * `cancellable`, no cancel ends it, as above. */
+int hdi_wait_any_entered(hd_case *cases, size_t count, unsigned flags, int64_t deadline,
+                         bool cancellable);
+
 /* The same for a stackless task: begin, unless it is under way, and look. */
 int hdi_wait_poll(struct hdi_waiter *waiter, hd_case *cases, size_t count, unsigned flags,
                   int64_t deadline);

@@ -123,6 +123,7 @@ static const struct {
     {send, {.channel_ops = 1000}, 1000},
     {receive_try, {.channel_ops = 100}, 100},
     {block, {.syscalls = 20}, 20},
+    {block, {.syscalls = 20, .ops = 7}, 7},
     {block, {.syscalls = HD_NOTHING}, 0},
     {spawn, {.spawn_count = 100}, 100},
     {spawn, {.spawn_count = 100, .ops = 30}, 30},
