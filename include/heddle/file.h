@@ -11,10 +11,11 @@
  * thread that may block (hd_dispatcher_io()); the fiber waits meanwhile. In sim they go to a
  * simulated disk (heddle/sim.h), with a tree of its own.
  *
- * A cancel and a deadline, of the call or of a scope around, end a call that waits for its turn:
- * what it would have done never happens. One that io_uring makes is cancelled in the kernel, which
- * may be too late; one that a thread has begun is waited for. What was done is no error: the call
- * returns the result, however late. The memory is the caller's again in any case.
+ * A cancel, a deadline of the call or of a scope around, and hd_close() of the handle by another
+ * end a call that waits for its turn: what it would have done never happens. One that io_uring
+ * makes is cancelled in the kernel, which may be too late; one that a thread has begun is waited
+ * for. What was done is no error: the call returns the result, however late. The memory is the
+ * caller's again in any case.
  *
  * With HD_NOW, reads bring what the kernel has in memory, or -EAGAIN, and writes go there; where
  * the file system cannot tell whether it would wait, the caller itself makes the call. All others

@@ -82,8 +82,9 @@ HD_API HD_MUST_USE int hd_write_all(hd_io io, const void *buffer, size_t bytes, 
 HD_API HD_MUST_USE int hd_write_all_until(hd_io io, const void *buffer, size_t bytes, size_t *done,
                                           int64_t deadline);
 
-/* End the handle. Tasks that wait on it return -ECANCELED, and it is stale from then on; calls on a
- * file (heddle/file.h) go on, and the descriptor stays until the last of them is over. What was
+/* End the handle. Tasks that wait on it return -ECANCELED, and it is stale from then on. So do
+ * calls on a file (heddle/file.h), as if they were cancelled: what was begun may have to be waited
+ * for, what was done is told, and the descriptor stays until the last of them is over. What was
  * written is sent; if the socket has no room for it, the descriptor stays until there is, for 10 s
  * at most, or 1 s once the runtime ends; exit() does not wait.
  * Context: any.  Switches: no.  Allocates: no.

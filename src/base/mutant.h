@@ -92,6 +92,7 @@
     X(source_stale_late, "a close wakes who waits, and only then is the handle stale")   \
     X(source_tell_stale, "what becomes ready is told without a look at the handle")      \
     X(source_close_used, "a close ends a descriptor that another still uses")            \
+    X(source_closed_unseen, "a call that is about to wait does not look whether it was closed") \
     X(blocking_blind_claim, "a call that blocks is claimed by a test and a store")       \
     X(flight_left_behind, "who recalls a call of the kernel does not wait for its end")  \
     X(flight_blind_return, "who waited for the kernel returns while it is still told")   \

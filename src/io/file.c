@@ -4,9 +4,9 @@
  *
  * A call is an `op`, on the stack of who makes it. run() has it made, and returns when it is over,
  * or will never begin: whoever makes it uses the caller's buffers. So a task that is cancelled or
- * late withdraws one that waits for its turn (sched/blocking.c, FLIGHT-2), has the kernel cancel
- * one that io_uring makes, and waits for one that a thread has begun. What was done is never an
- * error.
+ * late, or whose handle is closed, withdraws one that waits for its turn (sched/blocking.c,
+ * FLIGHT-2), has the kernel cancel one that io_uring makes, and waits for one that a thread has
+ * begun. What was done is never an error.
  *
  * A handle that is closed meanwhile keeps its descriptor until the call is over (SRC-5).
  *
@@ -16,6 +16,7 @@
 #include "io/file.h"
 
 #include "io/lane.h"
+#include "sched/blocking.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -51,6 +52,7 @@ struct op {
     int64_t offset;  /* FTRUNCATE: bytes */
     struct stat *info;
     char **entries;
+    const hd_case *stop; /* what ends the wait beside a cancel: the handle's close; NULL: by name */
     int64_t deadline;
     ssize_t result;  /* of the call, once that was made */
 };
@@ -85,28 +87,23 @@ static int make_blocking(void *arg)
     return 0;
 }
 
-/* Virtual time passes for the caller. Returns: 0; why it may not go on, if that ended it. */
-static int pass(int64_t ns, bool cancellable, int64_t deadline)
+/* By a thread that may block. */
+static int have_made(struct op *op)
 {
-    struct hdi_waiter waiter;
-    const int err = hdi_waiter_begin(&waiter, cancellable);
-    if (err) return err;
-    waiter.cases = NULL;
-    waiter.count = 0;
-    const int64_t until = hdi_sched_now() + ns;
-    const bool late = deadline < until;
-    const int which = hdi_waiter_sleep(&waiter, late ? deadline : until, cancellable);
-    if (which == (int)HDI_ENDED_TIMEOUT) return late ? -ETIMEDOUT : 0;
-    return which == (int)HDI_ENDED_CANCEL ? hdi_scope_code(hdi_task_self()) : which;
+    return hdi_blocking_unless(make_blocking, op, NULL, op->stop, op->deadline);
 }
 
+/* Virtual time passes for the caller: before it is made, and after, which nothing ends. */
 static ssize_t run_sim(struct op *op)
 {
     const int64_t ns = hdi_disk_latency(op->runtime);
-    int err = pass(ns / 2, true, op->deadline);
-    if (!err) err = hd_blocking_until(make_blocking, op, NULL, op->deadline);
-    if (!err) (void)pass(ns - ns / 2, false, HD_FOREVER); /* It was made, whatever happens now. */
-    return err ? err : op->result;
+    hd_case before = HD_AT(hdi_sched_now() + ns / 2);
+    int err = hdi_wait_unless(&before, op->stop, op->deadline);
+    if (!err) err = have_made(op);
+    if (err) return err;
+    hd_case after = HD_AT(hdi_sched_now() + ns - ns / 2);
+    (void)hdi_wait_any_entered(&after, 1, 0, HD_FOREVER, false);
+    return op->result;
 }
 
 static size_t sum(const struct op *op)
@@ -134,7 +131,7 @@ static bool can_fly(const struct op *op)
 static ssize_t fly(struct hdi_lane *lane, const struct op *op)
 {
     struct hdi_flight flight = {.fd = op->fd, .parts = op->parts, .count = (unsigned)op->count,
-                                .offset = (uint64_t)op->offset};
+                                .offset = (uint64_t)op->offset, .stop = op->stop};
     flight.kind = op->call == PREADV    ? HDI_FLIGHT_READ
                   : op->call == PWRITEV ? HDI_FLIGHT_WRITE
                   : op->flags           ? HDI_FLIGHT_DATA_SYNC
@@ -186,7 +183,7 @@ static ssize_t run(struct op *op)
     if (op->runtime->world->kind == HD_WORLD_SIM) return run_sim(op);
     const ssize_t result = self ? run_by_kernel(op, self) : -ENOSYS;
     if (result != -ENOSYS) return result;
-    const int err = hd_blocking_until(make_blocking, op, NULL, op->deadline);
+    const int err = have_made(op);
     return err ? err : op->result;
 }
 
@@ -208,9 +205,12 @@ static ssize_t run_on(hd_io file, struct op *op, int no_file)
     if (source->kind == HDI_SOURCE_FILE) {
         struct hd_task *self = hdi_task_self();
         const bool waits = !self || self->kind == HDI_TASK_FIBER;
+        const hd_case closed = hdi_source_closed(source, file);
         op->runtime = source->runtime;
         op->fd = source->fd;
+        op->stop = &closed;
         result = waits ? run(op) : run_here(op, self);
+        op->stop = NULL;
     }
     hdi_source_release(source);
     return result;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls on files that are cancelled or late once they have begun, from inside: in a thread that is
- * held there, and in a ring before and after the kernel has seen them.
+ * Calls on files that are cancelled or late, or whose handles are closed, once they have begun,
+ * from inside: in a thread that is held there, and in a ring before and after the kernel has seen
+ * them.
  */
 #include <sys/ioctl.h>
 
@@ -58,6 +59,28 @@ static int cancel_begun(void *arg)
     return 0;
 }
 
+/* It has the descriptor as long as it needs it, and no longer. */
+static int close_begun(void *arg)
+{
+    (void)arg;
+    files_begin();
+    struct writing writing = {files_open(files_path("a"), O_RDWR | O_CREAT), HD_FOREVER};
+    const int fd = hd_io_fd(writing.file);
+    hd_task *task = rt_spawn(NULL, write_file, &writing);
+    while (!hdi_load_acquire(&slow.begun)) hd_yield();
+    EXPECT_EQ(hd_close(writing.file), 0);
+    EXPECT_EQ(hd_close(writing.file), -EBADF);
+    for (int i = 0; i < 100; i++) hd_yield();
+    EXPECT_EQ(hd_join_try(task, NULL), -EAGAIN);
+    EXPECT(fcntl(fd, F_GETFD) >= 0);
+    hdi_store_release(&slow.go, true);
+    EXPECT_EQ(rt_join(task), 3);
+    EXPECT(fcntl(fd, F_GETFD) < 0);
+    EXPECT(files_hold(files_path("a"), "abc"));
+    files_end();
+    return 0;
+}
+
 static void run_slow(hd_fn *fn, const hd_options *options)
 {
     if (options->io != HD_IO_EPOLL) return;
@@ -69,6 +92,11 @@ static void run_slow(hd_fn *fn, const hd_options *options)
 TEST_DRIVERS(a_thread_that_has_begun_is_waited_for, options)
 {
     run_slow(cancel_begun, options);
+}
+
+TEST_DRIVERS(a_thread_that_has_begun_keeps_the_descriptor, options)
+{
+    run_slow(close_begun, options);
 }
 
 /* If no thread has come to it in time, nothing was done; then once more. */
@@ -104,31 +132,61 @@ TEST_DRIVERS(a_thread_that_is_late_has_its_result, options)
 
 enum { ROUNDS = 50 };
 
-static hd_io open_fifo(void)
-{
-    EXPECT_EQ(mkfifo(files_path("fifo"), 0600), 0);
-    return files_open(files_path("fifo"), O_RDWR); /* It does not wait for the other end. */
-}
-
-static int bytes_in(hd_io fifo)
-{
-    int there = -1;
-    EXPECT_EQ(ioctl(hd_io_fd(fifo), FIONREAD, &there), 0);
-    return there;
-}
-
-static void drain(hd_io fifo)
-{
-    char bytes[8];
-    const int there = bytes_in(fifo);
-    if (there > 0) EXPECT_EQ(read(hd_io_fd(fifo), bytes, sizeof(bytes)), there);
-}
-
+/* By a handle that is to end it, or its task. */
 struct user {
+    bool closes;
+    int fd; /* of the FIFO, for the test */
     hd_io fifo;
     bool ready;
     char bytes[8];
 };
+
+static void user_init(struct user *user, const bool *closes)
+{
+    *user = (struct user){.closes = *closes};
+    files_begin();
+    EXPECT_EQ(mkfifo(files_path("fifo"), 0600), 0);
+    /* It does not wait for the other end. */
+    user->fd = open(files_path("fifo"), O_RDWR | O_CLOEXEC);
+    EXPECT(user->fd >= 0);
+}
+
+static void user_fini(struct user *user)
+{
+    EXPECT_EQ(close(user->fd), 0);
+    files_end();
+}
+
+/* As a file that takes long. */
+static void open_fifo(struct user *user)
+{
+    const int fd = open(files_path("fifo"), O_RDWR | O_CLOEXEC);
+    EXPECT_EQ(hdi_source_create(hdi_io_runtime(), fd, HDI_SOURCE_FILE, &user->fifo), 0);
+}
+
+/* Returns what the task did. */
+static int end_it(struct user *user, hd_task *task)
+{
+    if (user->closes) EXPECT_EQ(hd_close(user->fifo), 0);
+    else hd_cancel(task);
+    const int n = rt_join(task);
+    EXPECT_EQ(hd_close(user->fifo), user->closes ? -EBADF : 0);
+    return n;
+}
+
+static int bytes_in(const struct user *user)
+{
+    int there = -1;
+    EXPECT_EQ(ioctl(user->fd, FIONREAD, &there), 0);
+    return there;
+}
+
+static void drain(const struct user *user)
+{
+    char bytes[8];
+    const int there = bytes_in(user);
+    if (there > 0) EXPECT_EQ(read(user->fd, bytes, sizeof(bytes)), there);
+}
 
 static int write_fifo(void *arg)
 {
@@ -147,37 +205,38 @@ static int read_fifo(void *arg)
 /* With one worker: when this returns, it waits. */
 static hd_task *begin(hd_fn *fn, struct user *user)
 {
+    open_fifo(user);
     user->ready = false;
     hd_task *task = rt_spawn(NULL, fn, user);
     while (!user->ready) hd_yield();
     return task;
 }
 
+/* The function has a bool: whether a close ends calls, or a cancel. */
 static void run_one_lane(hd_fn *fn, const hd_options *options)
 {
     const hd_options own = rt_one_lane(options);
-    if (options->io == HD_IO_URING) rt_run(fn, NULL, &own);
+    for (int closes = 0; closes < 2; closes++) {
+        bool arg = closes;
+        if (options->io == HD_IO_URING) rt_run(fn, &arg, &own);
+    }
 }
 
 /* The kernel would write at once. Now and then the worker shows it what there is before the
- * cancel. */
+ * end. */
 static int take_out(void *arg)
 {
-    (void)arg;
-    files_begin();
-    struct user user = {.fifo = open_fifo()};
+    struct user user;
     int never = 0;
+    user_init(&user, arg);
     for (int i = 0; i < ROUNDS; i++) {
-        hd_task *task = begin(write_fifo, &user);
-        hd_cancel(task);
-        const int n = rt_join(task);
-        EXPECT_EQ(bytes_in(user.fifo), n == -ECANCELED ? 0 : 3);
+        const int n = end_it(&user, begin(write_fifo, &user));
+        EXPECT_EQ(bytes_in(&user), n == -ECANCELED ? 0 : 3);
         never += n == -ECANCELED;
-        drain(user.fifo);
+        drain(&user);
     }
     EXPECT(never > 0);
-    EXPECT_EQ(hd_close(user.fifo), 0);
-    files_end();
+    user_fini(&user);
     return 0;
 }
 
@@ -239,55 +298,77 @@ static hd_task *begin_in_kernel(struct user *user)
     return task;
 }
 
-static int cancel_there(void *arg)
+static void expect_left(struct user *user)
 {
-    (void)arg;
-    files_begin();
-    struct user user = {.fifo = open_fifo()};
+    memset(user->bytes, 'x', sizeof(user->bytes));
+    EXPECT_EQ(write(user->fd, "abc", 3), 3);
+    EXPECT_EQ(bytes_in(user), 3);
+    EXPECT_EQ(user->bytes[0], 'x');
+    drain(user);
+}
+
+static int end_there(void *arg)
+{
+    struct user user;
+    user_init(&user, arg);
     for (int i = 0; i < ROUNDS; i++) {
-        hd_task *task = begin_in_kernel(&user);
-        hd_cancel(task);
-        EXPECT_EQ(rt_join(task), -ECANCELED);
-        memset(user.bytes, 'x', sizeof(user.bytes));
-        EXPECT_EQ(write(hd_io_fd(user.fifo), "abc", 3), 3);
-        EXPECT_EQ(bytes_in(user.fifo), 3);
-        EXPECT_EQ(user.bytes[0], 'x');
-        drain(user.fifo);
+        EXPECT_EQ(end_it(&user, begin_in_kernel(&user)), -ECANCELED);
+        expect_left(&user);
     }
-    EXPECT_EQ(hd_close(user.fifo), 0);
-    files_end();
+    user_fini(&user);
     return 0;
 }
 
 TEST_DRIVERS(what_the_kernel_has_is_cancelled_there, options)
 {
-    run_one_lane(cancel_there, options);
+    run_one_lane(end_there, options);
 }
 
-/* What it waits for comes first, and then the cancel: it is done, or it is not. */
-static int cancel_too_late(void *arg)
+/* The worker sleeps meanwhile, and the kernel has what there is. */
+static int be_late_there(void *arg)
 {
-    (void)arg;
-    files_begin();
-    struct user user = {.fifo = open_fifo()};
+    struct user user;
+    user_init(&user, arg);
+    open_fifo(&user);
+    for (int i = 0; i < ROUNDS / 5; i++) {
+        const int64_t deadline = hd_after_ms(2);
+        EXPECT_EQ(hd_read_until(user.fifo, user.bytes, sizeof(user.bytes), deadline), -ETIMEDOUT);
+        EXPECT(hd_now(NULL) >= deadline);
+        expect_left(&user);
+        HD_SCOPE(scope, .deadline = hd_after_ms(2)) EXPECT_EQ(read_fifo(&user), -ETIMEDOUT);
+        expect_left(&user);
+    }
+    EXPECT_EQ(hd_close(user.fifo), 0);
+    user_fini(&user);
+    return 0;
+}
+
+TEST_DRIVERS(what_is_late_in_the_kernel_is_cancelled_there, options)
+{
+    run_one_lane(be_late_there, options);
+}
+
+/* What it waits for comes first, and then the end. */
+static int end_too_late(void *arg)
+{
+    struct user user;
+    user_init(&user, arg);
     for (int i = 0; i < ROUNDS; i++) {
         memset(user.bytes, 0, sizeof(user.bytes));
         hd_task *task = begin_in_kernel(&user);
-        EXPECT_EQ(write(hd_io_fd(user.fifo), "abc", 3), 3);
-        hd_cancel(task);
-        const bool done = bytes_in(user.fifo) == 0;
-        EXPECT_EQ(rt_join(task), done ? 3 : -ECANCELED);
-        EXPECT_EQ(memcmp(user.bytes, done ? "abc" : "\0\0", 3), 0);
-        drain(user.fifo);
+        EXPECT_EQ(write(user.fd, "abc", 3), 3);
+        hdi_uring_look(ring_here()); /* The kernel reads, and nobody is told. */
+        EXPECT_EQ(end_it(&user, task), 3);
+        EXPECT_EQ(memcmp(user.bytes, "abc", 3), 0);
+        EXPECT_EQ(bytes_in(&user), 0);
     }
-    EXPECT_EQ(hd_close(user.fifo), 0);
-    files_end();
+    user_fini(&user);
     return 0;
 }
 
 TEST_DRIVERS(what_was_done_in_the_kernel_counts, options)
 {
-    run_one_lane(cancel_too_late, options);
+    run_one_lane(end_too_late, options);
 }
 
 /* ---- too late from the start ---- */

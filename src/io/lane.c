@@ -274,15 +274,11 @@ static int await_landing(struct hdi_lane *lane, struct hdi_flight *flight, int64
                          int *why)
 {
     hd_case c = HD_CASE_(HD_CASE_NEVER, flight, NULL, 0);
-    struct hdi_wakeups none = HDI_WAKEUPS_INIT;
-    *why = 0;
-    hdi_lock_take(&flight->waitable.lock);
-    if (!attempt_landed(&c, &none)) {
-        const int err = hdi_wait_locked(&op_flight, &c, deadline);
-        if (HDI_MUTANT(flight_blind_return) && flight->landed) return flight->result;
-        hdi_lock_take(&flight->waitable.lock); /* FLIGHT-1 */
-        if (!flight->landed) *why = err;
-    }
+    hdi_case_node(&c)->op = &op_flight;
+    const int err = hdi_wait_unless(&c, flight->stop, deadline);
+    if (HDI_MUTANT(flight_blind_return) && flight->landed) return flight->result;
+    hdi_lock_take(&flight->waitable.lock); /* FLIGHT-1 */
+    *why = flight->landed ? 0 : err;
     if (*why) { /* FLIGHT-2 */
         hdi_lock_give(&flight->waitable.lock);
         if (!lane->kind->recall(lane, flight) || HDI_MUTANT(flight_left_behind)) return -ECANCELED;

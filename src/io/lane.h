@@ -29,11 +29,11 @@ struct hdi_lane;
  *
  *   FLIGHT-1  Who lands it holds the lock throughout; the caller takes it once more before it
  *             returns, so that nobody is inside any more.
- *   FLIGHT-2  A caller who is cancelled or late recalls it. What the kernel was not shown yet,
- *             under the lane's lock, never happens, and nobody lands it. All else is cancelled in
- *             the kernel and still waited for, since the memory is the kernel's until it lands. If
- *             that is with -ECANCELED or -EINTR, nothing was done; else its result is the
- *             caller's. */
+ *   FLIGHT-2  A caller who is cancelled or late, or whose handle is closed, recalls it. What the
+ *             kernel was not shown yet, under the lane's lock, never happens, and nobody lands it.
+ *             All else is cancelled in the kernel and still waited for, since the memory is the
+ *             kernel's until it lands. If that is with -ECANCELED or -EINTR, nothing was done; else
+ *             its result is the caller's. */
 enum hdi_flight_kind { HDI_FLIGHT_READ, HDI_FLIGHT_WRITE, HDI_FLIGHT_SYNC, HDI_FLIGHT_DATA_SYNC };
 
 struct hdi_flight {
@@ -46,6 +46,7 @@ struct hdi_flight {
     const struct iovec *parts;
     unsigned count;
     uint64_t offset;
+    const hd_case *stop; /* what else the caller recalls it for (hdi_wait_unless); NULL: nothing */
     unsigned place; /* the lane's: its submission */
 };
 

@@ -448,27 +448,34 @@ const struct hdi_op hdi_op_writable = {
 static bool attempt_closed(hd_case *c, struct hdi_wakeups *wakeups)
 {
     (void)wakeups;
-    const bool open = hdi_source_is(hdi_source_slot((hd_io){(uint64_t)c->number}),
-                                    (hd_io){(uint64_t)c->number});
+    const hd_io io = {(uint64_t)c->number};
+    const bool open = hdi_source_is(hdi_source_slot(io), io) || HDI_MUTANT(source_closed_unseen);
     if (!open) c->result = -ECANCELED;
     return !open;
 }
 
 /* Among those that wait to read: it may be woken for what they wait for. */
 static const struct hdi_op op_closed = {
-    .what = "accept",
+    .what = "see closed",
     .attempt = attempt_closed,
     .enqueue = enqueue,
     .dequeue = dequeue,
     .host = host,
 };
 
+hd_case hdi_source_closed(struct hdi_source *source, hd_io io)
+{
+    hd_case c = HD_CASE_(HD_CASE_READABLE, &source->in, NULL, (int64_t)io.private_);
+    hdi_case_node(&c)->op = &op_closed;
+    return c;
+}
+
 int hdi_source_pause(hd_io io, int64_t until_ns)
 {
     struct hdi_source *source = hdi_source_slot(io);
     int err = 0;
     while (!err && hdi_sched_now() < until_ns) {
-        hd_case c = HD_CASE_(HD_CASE_READABLE, &source->in, NULL, (int64_t)io.private_);
+        hd_case c = hdi_source_closed(source, io);
         struct hdi_wakeups none = HDI_WAKEUPS_INIT;
         hdi_lock_take(&source->in.waitable.lock);
         if (attempt_closed(&c, &none)) {

@@ -220,6 +220,11 @@ ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t 
 /* Wait for a side, whose lock is held, and is given back. Returns: 0: it may be ready; -errno. */
 int hdi_source_wait(struct hdi_source *source, struct hdi_side *side, hd_io io, int64_t deadline);
 
+/* What happens, with -ECANCELED, when the handle is closed: for calls that wait for something else
+ * meanwhile (hdi_wait_unless). Of a kind that is never waited for: it stands among those that wait
+ * to read, and is woken with them. */
+hd_case hdi_source_closed(struct hdi_source *source, hd_io io);
+
 /* Wait until then, unless the handle, which was open a moment ago, is closed before. Returns: 0;
  * -ECANCELED. A deadline of the caller's scope is left to its next call. */
 int hdi_source_pause(hd_io io, int64_t until_ns);

@@ -6,13 +6,15 @@
  * the fiber joins it. One word in its state decides between the two, and stays as long as
  * the fiber has the task's handle:
  *
- *   thread                                  fiber that is cancelled, or late
+ *   thread                                  fiber that is cancelled, late or stopped
  *   CAS WAITING -> BEGUN: call fn           CAS WAITING -> GIVEN_UP: leave
  *   otherwise end                           otherwise wait for it, whatever comes
  *
  * The orders could be weaker: fn and arg come with the task, what fn did comes with its end, and
  * who loses reads nothing else.
  */
+#include "sched/blocking.h"
+
 #include <errno.h>
 
 #include "base/check.h"
@@ -47,11 +49,11 @@ static hd_poll run_call(void *state, int *result)
 }
 
 /* The call was paid for: nothing but what ends it may fail, as the thread uses `arg`. */
-static int wait_for(hd_task *task, int *result, int64_t deadline)
+static int wait_for(hd_task *task, int *result, const hd_case *stop, int64_t deadline)
 {
     hd_case join = HD_JOIN(task, result);
     hdi_case_node(&join)->op = &hdi_op_join;
-    const int err = hdi_wait_any_entered(&join, 1, 0, deadline, true);
+    const int err = hdi_wait_unless(&join, stop, deadline);
     if (err == 0) return 0;
     if (claim(hdi_task_state(task), GIVEN_UP)) {
         hd_detach(task);
@@ -76,7 +78,7 @@ static int call_here(hd_fn *fn, void *arg, int *result, int64_t deadline)
     return 0;
 }
 
-int hd_blocking_until(hd_fn *fn, void *arg, int *result, int64_t deadline)
+int hdi_blocking_unless(hd_fn *fn, void *arg, int *result, const hd_case *stop, int64_t deadline)
 {
     struct hd_task *self = hdi_task_self();
     int returned = 0;
@@ -98,9 +100,14 @@ int hd_blocking_until(hd_fn *fn, void *arg, int *result, int64_t deadline)
     const struct call call = {.fn = fn, .arg = arg, .state = WAITING};
     hd_task *task;
     err = hdi_spawn_errand(&task, run_call, &call, sizeof(call), &options, HD_SITE);
-    if (!err) err = wait_for(task, &returned, deadline);
+    if (!err) err = wait_for(task, &returned, stop, deadline);
     if (!err && result) *result = returned;
     return err;
+}
+
+int hd_blocking_until(hd_fn *fn, void *arg, int *result, int64_t deadline)
+{
+    return hdi_blocking_unless(fn, arg, result, NULL, deadline);
 }
 
 int hd_blocking(hd_fn *fn, void *arg, int *result)

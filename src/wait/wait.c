@@ -398,6 +398,15 @@ int hdi_wait_any_entered(hd_case *cases, size_t count, unsigned flags, int64_t d
     return finish_any(&waiter, hdi_waiter_sleep(&waiter, until, cancellable), deadline);
 }
 
+int hdi_wait_unless(hd_case *c, const hd_case *stop, int64_t deadline)
+{
+    hd_case cases[] = {*c, HD_NEVER};
+    if (stop) cases[1] = *stop;
+    const int which = hdi_wait_any_entered(cases, 2, HD_SELECT_FIRST, deadline, true);
+    if (which == 0) c->result = cases[0].result;
+    return which == 1 ? cases[1].result : which;
+}
+
 int hdi_wait_any(hd_case *cases, size_t count, unsigned flags, int64_t deadline)
 {
     const int err = hdi_wait_enter(deadline, NULL);

@@ -135,7 +135,12 @@ int hdi_wait_any(hd_case *cases, size_t count, unsigned flags, int64_t deadline)
 int hdi_wait_any_entered(hd_case *cases, size_t count, unsigned flags, int64_t deadline,
                          bool cancellable);
 
-/* The same for a stackless task: begin, unless it is under way, and look. */
+/* The same for one case, of which the node has its op, unless `stop` happens first: another such,
+ * whose result is an error; NULL: nothing else ends it. Returns: 0: the case happened; the result
+ * of `stop`; -ETIMEDOUT, ... */
+int hdi_wait_unless(hd_case *c, const hd_case *stop, int64_t deadline);
+
+/* hdi_wait_any() for a stackless task: begin, unless it is under way, and look. */
 int hdi_wait_poll(struct hdi_waiter *waiter, hd_case *cases, size_t count, unsigned flags,
                   int64_t deadline);
 

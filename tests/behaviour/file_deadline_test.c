@@ -1,56 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls on files that are cancelled, or late: while they wait for their turn, and by io_uring in
- * the kernel. What becomes of one that a thread has begun is in src/io/flight_test.c.
+ * Calls on files that are cancelled, or late, while they wait for their turn. What becomes of one
+ * that a thread has begun, or that the kernel has, is in src/io/flight_test.c.
  */
-#include <semaphore.h>
-#include <sys/ioctl.h>
-
 #include <heddle/nursery.h>
 #include <heddle/scope.h>
 #include <heddle/sim.h>
 
 #include "files.h"
-#include "pools.h"
+#include "full_pool.h"
 
 TEST_MAIN
 
 /* ---- a pool that is full ---- */
-
-enum { THREADS = 64 }; /* of the io pool, with no more CPUs than that */
-
-static atomic_int held;
-static sem_t release;
-
-static int hold_thread(void *arg)
-{
-    (void)arg;
-    atomic_fetch_add(&held, 1);
-    while (sem_wait(&release) != 0) continue;
-    return 0;
-}
-
-static hd_task *holders[THREADS];
-
-static void fill_pool(void)
-{
-    EXPECT_EQ(sem_init(&release, 0, 0), 0);
-    for (int i = 0; i < THREADS; i++) {
-        holders[i] = spawn_on(hd_dispatcher_io(NULL), hold_thread, NULL, 0);
-    }
-    while (atomic_load(&held) < THREADS) hd_yield();
-}
-
-static void free_pool(void)
-{
-    for (int i = 0; i < THREADS; i++) sem_post(&release);
-    for (int i = 0; i < THREADS; i++) EXPECT_EQ(rt_join(holders[i]), 0);
-}
-
-static void skip_if_larger(void)
-{
-    if (sysconf(_SC_NPROCESSORS_ONLN) > THREADS) test_skip("the io pool has more threads here");
-}
 
 static bool by_threads(void)
 {
@@ -126,11 +88,11 @@ static int queue_in_vain(void *arg)
     files_put(files_path("a"), "abc", 3);
     EXPECT_EQ(hd_mkdir(files_path("empty"), 0755), 0);
     hd_io file = files_open(files_path("a"), O_RDWR);
-    fill_pool();
+    full_pool_begin();
     be_late_on(file);
     be_late_by_name();
     be_cancelled();
-    free_pool();
+    full_pool_end();
     EXPECT_EQ(hd_close(file), 0);
     return 0;
 }
@@ -161,7 +123,7 @@ static void expect_nothing_was_done(void)
 
 TEST_DRIVERS(what_is_withdrawn_from_the_queue_is_never_done, options)
 {
-    skip_if_larger();
+    full_pool_or_skip();
     rt_run(queue_in_vain, NULL, options);
     expect_nothing_was_done();
 }
@@ -235,9 +197,9 @@ static int give_up_reading(void *arg)
     (void)arg;
     files_begin();
     hd_io fifo = open_fifo(files_path("fifo"));
-    fill_pool();
+    full_pool_begin();
     for (int i = 0; i < 5; i++) read_in_vain(fifo);
-    free_pool();
+    full_pool_end();
     EXPECT_EQ(hd_close(fifo), 0);
     files_end();
     return 0;
@@ -245,7 +207,7 @@ static int give_up_reading(void *arg)
 
 TEST_DRIVERS(a_read_that_was_given_up_takes_nothing, options)
 {
-    skip_if_larger();
+    full_pool_or_skip();
     rt_run(give_up_reading, NULL, options);
 }
 
@@ -258,22 +220,21 @@ static int race(void *arg)
 {
     char dir[FILES_PATH_MAX], path[FILES_PATH_MAX]; /* Others go on while the calls wait. */
     snprintf(dir, sizeof(dir), "%s/d%s", files_dir, (const char *)arg);
-    snprintf(path, sizeof(path), "%s/fifo%s", files_dir, (const char *)arg);
-    hd_io fifo = open_fifo(path);
-    const int fd = hd_io_fd(fifo);
-    char byte = 0;
+    snprintf(path, sizeof(path), "%s/file%s", files_dir, (const char *)arg);
+    hd_io file = files_open(path, O_RDWR | O_CREAT);
+    const int fd = hd_io_fd(file);
     for (int i = 0; i < ROUNDS; i++) {
         const int64_t deadline = hd_now(NULL) + (i % 30) * 3000;
-        const ssize_t n = hd_write_until(fifo, "w", 1, deadline);
-        int there = -1;
-        EXPECT_EQ(ioctl(fd, FIONREAD, &there), 0);
-        EXPECT_EQ(n, there == 1 ? 1 : -ETIMEDOUT);
-        if (there == 1) EXPECT_EQ(read(fd, &byte, 1), 1);
+        const ssize_t n = hd_pwrite_until(file, "w", 1, 0, deadline);
+        struct stat info;
+        EXPECT_EQ(fstat(fd, &info), 0);
+        EXPECT_EQ(n, info.st_size == 1 ? 1 : -ETIMEDOUT);
+        EXPECT_EQ(ftruncate(fd, 0), 0);
         const int err = hd_mkdir_until(dir, 0755, deadline + (i % 10) * 10000);
         EXPECT_EQ(err, access(dir, F_OK) == 0 ? 0 : -ETIMEDOUT);
         if (!err) EXPECT_EQ(rmdir(dir), 0);
     }
-    EXPECT_EQ(hd_close(fifo), 0);
+    EXPECT_EQ(hd_close(file), 0);
     return 0;
 }
 

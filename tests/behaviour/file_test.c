@@ -390,7 +390,7 @@ static int read_only_a(void *arg)
     for (;;) {
         memset(bytes, 0, sizeof(bytes));
         const ssize_t n = hd_pread(shared->file, bytes, sizeof(bytes), 0);
-        if (n == -EBADF) return 0;
+        if (n == -EBADF || n == -ECANCELED) return 0;
         EXPECT_EQ(n, sizeof(bytes));
         for (size_t i = 0; i < sizeof(bytes); i++) EXPECT_EQ(bytes[i], 'a');
         atomic_fetch_add(&shared->reading, 1);

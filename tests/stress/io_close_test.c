@@ -2,8 +2,10 @@
  *
  * Closing against everything else: tasks of all workers read, write and select on a few handles
  * that others replace by new connections all the time, so that slots and descriptors are used again
- * at once. Nobody waits for ever, and nobody reads what was not sent to it. By both drivers.
+ * at once. Nobody waits for ever, and nobody reads what was not sent to it. The same with files. By
+ * both drivers.
  */
+#include "files.h"
 #include "nets.h"
 #include "stress.h"
 
@@ -126,6 +128,98 @@ TEST_IO(closes_against_all_else, options)
         own.workers = workers;
         rt_run(hold_party, NULL, &own);
     }
+}
+
+/* ---- files ---- */
+
+/* Each place has files of one letter, so that a descriptor that is another's by now is found. */
+struct shelf {
+    _Atomic(uint64_t) places[PLACES];
+    atomic_uint turn;
+    atomic_bool over;
+};
+
+static unsigned next_place(struct shelf *shelf)
+{
+    return atomic_fetch_add(&shelf->turn, 1) % PLACES;
+}
+
+enum { LETTERS = 5000 };
+
+static hd_io open_letters(unsigned place)
+{
+    char path[FILES_PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%u", files_dir, place);
+    return files_open(path, O_RDWR | O_CREAT);
+}
+
+static bool is_told(ssize_t n)
+{
+    return n >= 0 || n == -ECANCELED || n == -EBADF || n == -ETIMEDOUT;
+}
+
+static int keep_using(void *arg)
+{
+    struct shelf *shelf = arg;
+    char bytes[LETTERS];
+    struct stat info;
+    for (unsigned i = 0; !atomic_load(&shelf->over); i++) {
+        const unsigned place = next_place(shelf);
+        const hd_io file = {atomic_load(&shelf->places[place])};
+        const int64_t deadline = i % 3 ? HD_FOREVER : hd_now(NULL) + 20000;
+        const char letter = (char)('a' + place);
+        memset(bytes, letter, sizeof(bytes));
+        EXPECT(is_told(hd_pwrite_until(file, bytes, sizeof(bytes), 0, deadline)));
+        if (i % 7 == 0) EXPECT(is_told(hd_file_truncate_until(file, LETTERS / 2, deadline)));
+        if (i % 5 == 0) EXPECT(is_told(hd_file_sync_until(file, true, deadline)));
+        EXPECT(is_told(hd_file_stat_until(file, &info, deadline)));
+        memset(bytes, 0, sizeof(bytes));
+        const ssize_t n = hd_pread_until(file, bytes, sizeof(bytes), 0, deadline);
+        EXPECT(is_told(n));
+        for (ssize_t at = 0; at < n; at++) EXPECT_EQ(bytes[at], letter);
+        hd_yield();
+    }
+    return 0;
+}
+
+static int use_files(void *arg)
+{
+    struct shelf shelf = {.turn = 0};
+    hd_task *users[READERS];
+    (void)arg;
+    files_begin();
+    for (unsigned i = 0; i < PLACES; i++) {
+        atomic_store(&shelf.places[i], open_letters(i).private_);
+    }
+    for (int i = 0; i < READERS; i++) users[i] = rt_spawn(NULL, keep_using, &shelf);
+    for (unsigned i = 0; i < DIALS; i++) {
+        const unsigned place = i % PLACES;
+        const hd_io old = {atomic_load(&shelf.places[place])};
+        if (i % 3 == 0) EXPECT_EQ(hd_sleep_until(hd_now(NULL) + i * 1000), 0);
+        EXPECT_EQ(hd_close(old), 0);
+        /* Meanwhile the descriptor is another's, if nobody uses it. */
+        EXPECT_EQ(hd_close(open_letters(PLACES)), 0);
+        atomic_store(&shelf.places[place], open_letters(place).private_);
+    }
+    atomic_store(&shelf.over, true);
+    for (int i = 0; i < READERS; i++) EXPECT_EQ(rt_join(users[i]), 0);
+    for (unsigned i = 0; i < PLACES; i++) {
+        EXPECT_EQ(hd_close((hd_io){atomic_load(&shelf.places[i])}), 0);
+    }
+    files_end();
+    return 0;
+}
+
+TEST_IO(closes_against_calls_on_files, options)
+{
+    const unsigned fds = nets_count_fds();
+    for (unsigned workers = 1; workers <= 4; workers *= 2) {
+        hd_options own = *options;
+        own.workers = workers;
+        own.sampler = NULL; /* A stale handle ends an explored run. */
+        rt_run(use_files, NULL, &own);
+    }
+    EXPECT_EQ(nets_count_fds(), fds);
 }
 
 /* ---- a listener's port ---- */
