@@ -37,7 +37,10 @@ extern "C" {
 struct stat; /* <sys/stat.h> */
 
 /* Open or create a file, with the flags of <fcntl.h>; O_CLOEXEC is set. hd_read() and hd_write()
- * use its position. Returns: 0, -ENOENT, -EACCES, -EEXIST, -EMFILE, ... */
+ * use its position. A FIFO, a terminal, or another device that can be waited for is read and
+ * written as a pipe is: no thread is taken, and what waits ends at once, but to open it may take as
+ * long as the system waits for its other end. Returns: 0, -ENOENT, -EACCES, -EEXIST, -EMFILE, ...
+ */
 HD_API HD_MUST_USE int hd_file_open(hd_io *file, const char *path, int flags, mode_t mode);
 HD_API HD_MUST_USE int hd_file_open_until(hd_io *file, const char *path, int flags, mode_t mode,
                                           int64_t deadline);

@@ -41,7 +41,7 @@ typedef struct hd_io {
 /* ---- reading and writing ---- */
 
 /* Read what there is, at least one byte, waiting for it. For files see file.h: what was begun may
- * have to be waited for.
+ * have to be waited for. FIFOs and terminals that were opened as files are no such.
  * Context: fiber or thread; with HD_NOW any.  Switches: yes, if there is nothing.  Allocates: no.
  * Cancel: nothing was read.
  * Returns: how many bytes; 0: the other side will send no more; -ECANCELED, -ETIMEDOUT, -EAGAIN

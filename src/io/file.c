@@ -19,9 +19,11 @@
 #include "sched/blocking.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 enum call {
     OPEN,
@@ -47,6 +49,7 @@ struct op {
     mode_t mode;
     const char *path;
     const char *to;  /* RENAME */
+    enum hdi_source_kind kind; /* OPEN: of what was opened */
     const struct iovec *parts;
     int count;
     int64_t offset;  /* FTRUNCATE: bytes */
@@ -59,11 +62,36 @@ struct op {
 
 /* ---- making calls ---- */
 
-static ssize_t make(const struct op *op)
+/* Those of memory never wait, but may take long: /dev/zero, /dev/urandom. */
+static bool is_waited_for(const struct stat *info)
+{
+    enum { MEMORY = 1 }; /* as in the kernel's devices.txt */
+    return S_ISFIFO(info->st_mode) || (S_ISCHR(info->st_mode) && major(info->st_rdev) != MEMORY);
+}
+
+/* What comes to a FIFO may never do so. A thread in a call on it could not be had back, so nobody
+ * blocks there: the open file is ours alone, and does not. */
+static int open_file(struct op *op)
+{
+    struct hd_runtime *at = op->runtime;
+    struct stat info;
+    const int fd = hdi_sys(at, open, op->path, op->flags, op->mode);
+    op->kind = HDI_SOURCE_FILE;
+    if (fd < 0 || (op->flags & O_PATH)) return fd;
+    int err = hdi_sys(at, fstat, fd, &info);
+    if (!err && is_waited_for(&info)) {
+        op->kind = HDI_SOURCE_DEVICE;
+        err = hdi_sys(at, set_blocking, fd, false);
+    }
+    if (err) (void)hdi_sys(at, close, fd);
+    return err ? err : fd;
+}
+
+static ssize_t make(struct op *op)
 {
     struct hd_runtime *at = op->runtime;
     switch (op->call) {
-    case OPEN: return hdi_sys(at, open, op->path, op->flags, op->mode);
+    case OPEN: return open_file(op);
     case PREADV: return hdi_sys(at, preadv, op->fd, op->parts, op->count, op->offset);
     case PWRITEV: return hdi_sys(at, pwritev, op->fd, op->parts, op->count, op->offset);
     case FSYNC: return hdi_sys(at, fsync, op->fd, op->flags);
@@ -169,7 +197,7 @@ static ssize_t run_now(struct op *op, struct hd_task *self)
             hdi_sys(op->runtime, preadv_now, op->fd, op->parts, op->count, op->offset);
         if (n != -EOPNOTSUPP) return n;
     }
-    const int ready = hdi_sys(op->runtime, poll, op->fd); /* It may be a FIFO. */
+    const int ready = hdi_sys(op->runtime, poll, op->fd); /* It may be a device. */
     if (ready < 0) return ready;
     const unsigned wanted = op->call == PREADV ? HDI_READY_IN : HDI_READY_OUT;
     return (unsigned)ready & wanted ? make(op) : -EAGAIN;
@@ -188,7 +216,7 @@ static ssize_t run(struct op *op)
 }
 
 /* The caller itself makes it: a stackless task, which cannot wait. */
-static ssize_t run_here(const struct op *op, struct hd_task *self)
+static ssize_t run_here(struct op *op, struct hd_task *self)
 {
     const int err = hdi_attend(self, HDI_COST_SYSCALL, true, NULL);
     return err ? err : make(op);
@@ -196,24 +224,43 @@ static ssize_t run_here(const struct op *op, struct hd_task *self)
 
 /* ---- on handles ---- */
 
+static ssize_t try_make(struct hdi_source *source, void *arg)
+{
+    struct op *op = arg;
+    op->runtime = source->runtime;
+    op->fd = source->fd;
+    return make(op);
+}
+
+/* Context: who uses the source. A device is woken when it is readable, too, and what is left of
+ * calls on it does not take long. */
+static ssize_t run_with(struct hdi_source *source, hd_io file, struct op *op)
+{
+    struct hd_task *self = hdi_task_self();
+    const bool waits = !self || self->kind == HDI_TASK_FIBER;
+    const hd_case closed = hdi_source_closed(source, file);
+    op->runtime = source->runtime;
+    op->fd = source->fd;
+    op->stop = source->kind == HDI_SOURCE_FILE ? &closed : NULL;
+    const ssize_t result = waits ? run(op) : run_here(op, self);
+    op->stop = NULL;
+    return result;
+}
+
 /* `no_file`: what it returns for a handle of another kind. */
 static ssize_t run_on(hd_io file, struct op *op, int no_file)
 {
     struct hdi_source *source = hdi_source_hold(file);
     if (!source) return -EBADF;
+    const bool device = source->kind == HDI_SOURCE_DEVICE;
+    const bool by_readiness = device && moves_bytes(op);
     ssize_t result = no_file;
-    if (source->kind == HDI_SOURCE_FILE) {
-        struct hd_task *self = hdi_task_self();
-        const bool waits = !self || self->kind == HDI_TASK_FIBER;
-        const hd_case closed = hdi_source_closed(source, file);
-        op->runtime = source->runtime;
-        op->fd = source->fd;
-        op->stop = &closed;
-        result = waits ? run(op) : run_here(op, self);
-        op->stop = NULL;
+    if (source->kind == HDI_SOURCE_FILE || (device && !by_readiness)) {
+        result = run_with(source, file, op);
     }
     hdi_source_release(source);
-    return result;
+    if (!by_readiness) return result;
+    return hdi_source_do(file, op->call == PWRITEV, try_make, op, 0, op->deadline);
 }
 
 ssize_t hdi_file_readv(hd_io io, const struct iovec *parts, int count, int64_t offset,
@@ -307,7 +354,7 @@ int hd_file_open_until(hd_io *file, const char *path, int flags, mode_t mode, in
     struct op op = {.call = OPEN, .path = path, .flags = flags, .mode = mode,
                     .deadline = deadline};
     const int fd = (int)run_named(&op);
-    return fd < 0 ? fd : hdi_source_create(op.runtime, fd, HDI_SOURCE_FILE, file);
+    return fd < 0 ? fd : hdi_source_create(op.runtime, fd, op.kind, file);
 }
 
 int hd_file_open(hd_io *file, const char *path, int flags, mode_t mode)

@@ -157,7 +157,7 @@ static void user_fini(struct user *user)
     files_end();
 }
 
-/* As a file that takes long. */
+/* As if it were a file: hd_file_open() knows that it can be waited for otherwise. */
 static void open_fifo(struct user *user)
 {
     const int fd = open(files_path("fifo"), O_RDWR | O_CLOEXEC);

@@ -51,6 +51,7 @@ enum hdi_source_kind {
     HDI_SOURCE_DATAGRAM,
     HDI_SOURCE_LISTENER,
     HDI_SOURCE_PIPE,   /* anything else that can be waited for: readv and writev */
+    HDI_SOURCE_DEVICE, /* the same, and a file beside: a FIFO or a terminal that was opened */
     HDI_SOURCE_FILE,   /* cannot be waited for: by a thread that may block */
 };
 

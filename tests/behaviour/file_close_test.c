@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
  * Closing the handle of a file under calls on it: what waits for its turn never happens, and is
- * told at once; what was done is told. What becomes of a call that a thread has begun, or that the
- * kernel has, is in src/io/flight_test.c.
+ * told at once; what was done is told. What is no file is waited for by readiness, and told, too.
+ * What becomes of a call that a thread has begun, or that the kernel has, is in
+ * src/io/flight_test.c.
  */
+#include <pthread.h>
+#include <signal.h>
+
 #include <heddle/sim.h>
 
 #include "files.h"
@@ -183,3 +187,197 @@ TEST_WORLDS(in_sim_a_call_is_told_until_it_is_made, options)
     const hd_options own = rt_workers(options, 1);
     if (rt_is_sim(options)) rt_run(sweep, NULL, &own);
 }
+
+/* ---- what is no file ---- */
+
+static hd_io open_fifo(int flags)
+{
+    const int err = mkfifo(files_path("fifo"), 0600);
+    EXPECT(err == 0 || errno == EEXIST);
+    return files_open(files_path("fifo"), flags);
+}
+
+/* More than there are threads. */
+static int close_under_readers(void *arg)
+{
+    (void)arg;
+    enum { READERS = FULL_POOL_THREADS + 8 };
+    static struct call readers[READERS];
+    files_begin();
+    hd_io fifo = open_fifo(O_RDWR);
+    for (int i = 0; i < READERS; i++) begin(&readers[i], fifo, do_read);
+    files_put(files_path("a"), "abc", 3); /* by threads, of which all are free */
+    EXPECT_EQ(hd_close(fifo), 0);
+    for (int i = 0; i < READERS; i++) EXPECT_EQ(end(&readers[i]), -ECANCELED);
+    files_end();
+    return 0;
+}
+
+TEST_DRIVERS(who_reads_from_a_fifo_is_told, options)
+{
+    full_pool_or_skip();
+    const hd_options own = rt_workers(options, 1);
+    rt_run(close_under_readers, NULL, &own);
+}
+
+static int close_under_writer(void *arg)
+{
+    (void)arg;
+    char much[4096] = {0};
+    struct call writer;
+    files_begin();
+    hd_io fifo = open_fifo(O_RDWR);
+    while (hd_write_until(fifo, much, sizeof(much), HD_NOW) > 0) continue;
+    begin(&writer, fifo, do_write);
+    EXPECT_EQ(hd_close(fifo), 0);
+    EXPECT_EQ(end(&writer), -ECANCELED);
+    files_end();
+    return 0;
+}
+
+TEST_DRIVERS(who_writes_to_a_fifo_is_told, options)
+{
+    const hd_options own = rt_workers(options, 1);
+    rt_run(close_under_writer, NULL, &own);
+}
+
+/* It may have been closed before the thread came so far. */
+static void *read_as_thread(void *arg)
+{
+    struct call *call = arg;
+    atomic_store(&call->ready, true);
+    const int n = do_read(call);
+    EXPECT(n == -ECANCELED || n == -EBADF);
+    return NULL;
+}
+
+static int close_under_thread(void *arg)
+{
+    (void)arg;
+    files_begin();
+    for (int i = 0; i < 10; i++) {
+        struct call call = {.file = open_fifo(O_RDWR)};
+        pthread_t thread;
+        EXPECT_EQ(pthread_create(&thread, NULL, read_as_thread, &call), 0);
+        while (!atomic_load(&call.ready)) hd_yield();
+        EXPECT_EQ(hd_sleep_until(hd_now(NULL) + i * 100000), 0);
+        EXPECT_EQ(hd_close(call.file), 0);
+        EXPECT_EQ(pthread_join(thread, NULL), 0);
+    }
+    files_end();
+    return 0;
+}
+
+TEST_DRIVERS(a_thread_that_reads_from_a_fifo_is_told, options)
+{
+    rt_run(close_under_thread, NULL, options);
+}
+
+/* It is a file for all else. */
+static int use_fifo(void *arg)
+{
+    (void)arg;
+    struct stat info;
+    struct call reader;
+    char bytes[8];
+    files_begin();
+    hd_io fifo = open_fifo(O_RDWR);
+    EXPECT_EQ(hd_file_stat(fifo, &info), 0);
+    EXPECT(S_ISFIFO(info.st_mode));
+    EXPECT_EQ(hd_pread(fifo, bytes, sizeof(bytes), 0), -ESPIPE);
+    EXPECT_EQ(hd_pwrite(fifo, "abc", 3, 0), -ESPIPE);
+    EXPECT_EQ(hd_file_sync(fifo, false), -EINVAL);
+    EXPECT_EQ(hd_file_truncate(fifo, 0), -EINVAL);
+    hd_case cases[] = {HD_READABLE(fifo), HD_NEVER};
+    EXPECT_EQ(hd_select_until(cases, 2, 0, hd_after_ms(1)), -ETIMEDOUT);
+    begin(&reader, fifo, do_read);
+    EXPECT_EQ(hd_write(fifo, "abc", 3), 3);
+    EXPECT_EQ(end(&reader), 3);
+    EXPECT_EQ(memcmp(reader.bytes, "abc", 3), 0);
+    EXPECT_EQ(hd_close(fifo), 0);
+    files_end();
+    return 0;
+}
+
+TEST_DRIVERS(a_fifo_is_a_file_beside, options)
+{
+    const hd_options own = rt_workers(options, 1);
+    rt_run(use_fifo, NULL, &own);
+}
+
+/* One of the program, which a signal would reach: those of the runtime hold all back. */
+static void *write_as_thread(void *arg)
+{
+    sigset_t pipe_only;
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    EXPECT_EQ(pthread_sigmask(SIG_UNBLOCK, &pipe_only, NULL), 0);
+    EXPECT_EQ(hd_write(*(hd_io *)arg, "abc", 3), -EPIPE);
+    return NULL;
+}
+
+static int write_to_nobody(void *arg)
+{
+    (void)arg;
+    pthread_t thread;
+    files_begin();
+    hd_io both = open_fifo(O_RDWR), fifo = open_fifo(O_WRONLY);
+    EXPECT_EQ(hd_close(both), 0);
+    EXPECT_EQ(hd_write(fifo, "abc", 3), -EPIPE);
+    EXPECT_EQ(pthread_create(&thread, NULL, write_as_thread, &fifo), 0);
+    EXPECT_EQ(pthread_join(thread, NULL), 0);
+    EXPECT_EQ(hd_close(fifo), 0);
+    files_end();
+    return 0;
+}
+
+TEST_DRIVERS(no_reader_is_an_error_and_no_signal, options)
+{
+    EXPECT(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+    rt_run(write_to_nobody, NULL, options);
+}
+
+static int use_terminal(void *arg)
+{
+    (void)arg;
+    struct call reader;
+    char name[64];
+    const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
+        test_skip("there are no terminals here");
+    }
+    EXPECT_EQ(ptsname_r(master, name, sizeof(name)), 0);
+    hd_io terminal = files_open(name, O_RDWR | O_NOCTTY);
+    begin(&reader, terminal, do_read);
+    EXPECT_EQ(write(master, "abc\n", 4), 4);
+    EXPECT_EQ(end(&reader), 4);
+    EXPECT_EQ(memcmp(reader.bytes, "abc\n", 4), 0);
+    begin(&reader, terminal, do_read);
+    EXPECT_EQ(hd_close(terminal), 0);
+    EXPECT_EQ(end(&reader), -ECANCELED);
+    EXPECT_EQ(close(master), 0);
+    return 0;
+}
+
+TEST_DRIVERS(who_reads_from_a_terminal_is_told, options)
+{
+    const hd_options own = rt_workers(options, 1);
+    rt_run(use_terminal, NULL, &own);
+}
+
+/* What never waits is used at offsets, as a file is. */
+static int use_memory(void *arg)
+{
+    (void)arg;
+    char bytes[8] = "abcdefg";
+    hd_io zero = files_open("/dev/zero", O_RDWR);
+    EXPECT_EQ(hd_pread(zero, bytes, 4, 100), 4);
+    EXPECT_EQ(memcmp(bytes, "\0\0\0\0efg", 8), 0);
+    EXPECT_EQ(hd_read(zero, bytes, 8), 8);
+    EXPECT_EQ(bytes[4], 0);
+    EXPECT_EQ(hd_write(zero, "abc", 3), 3);
+    EXPECT_EQ(hd_close(zero), 0);
+    return 0;
+}
+
+TEST_DRIVERS(devices_of_memory_are_files, options) { rt_run(use_memory, NULL, options); }

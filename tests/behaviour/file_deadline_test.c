@@ -128,7 +128,7 @@ TEST_DRIVERS(what_is_withdrawn_from_the_queue_is_never_done, options)
     expect_nothing_was_done();
 }
 
-/* ---- reads that wait: in the kernel by io_uring, or for a thread ---- */
+/* ---- reads that wait for what comes: no thread is to be had ---- */
 
 static hd_io open_fifo(const char *path)
 {
@@ -160,7 +160,7 @@ static void expect_left(struct reading *reading)
     for (size_t i = 0; i < sizeof(reading->bytes); i++) EXPECT_EQ(reading->bytes[i], 'x');
 }
 
-/* Give it time to get into the kernel; it does not matter if that is too little. */
+/* Give it time to wait; it does not matter if that is too little. */
 static void let_wait(hd_task *task)
 {
     EXPECT_EQ(hd_join_until(task, NULL, soon()), -ETIMEDOUT);

@@ -332,16 +332,11 @@ static int feed(void *arg)
 }
 
 /* Readiness, deadlines and cancelling, of a pipe. */
-static int piped(void *arg)
+static int pass_through(struct ends ends)
 {
-    hd_io both[2];
     char bytes[16];
-    (void)arg;
-    int err = hd_pipe(both);
-    if (err) return err;
-    struct ends ends = {both[0], both[1]};
     hd_task *feeder;
-    err = (int)hd_read_until(ends.in, bytes, 1, hd_now(NULL) + 1000);
+    int err = (int)hd_read_until(ends.in, bytes, 1, hd_now(NULL) + 1000);
     const int spawned = hd_spawn(&feeder, feed, &ends);
     if (spawned) {
         nets_close(ends.in, ends.out);
@@ -357,6 +352,14 @@ static int piped(void *arg)
     EXPECT_EQ(hd_close(ends.in), 0);
     const int other = rt_join(feeder);
     return err ? err : other;
+}
+
+static int piped(void *arg)
+{
+    hd_io both[2];
+    (void)arg;
+    const int err = hd_pipe(both);
+    return err ? err : pass_through((struct ends){both[0], both[1]});
 }
 
 TEST_IO(pipes, options) { faults_each(piped, NULL, options); }
@@ -463,6 +466,28 @@ TEST_IO(files_and_directories, options)
     hd_options own = *options;
     own.sampler = NULL; /* A stale handle ends an explored run. */
     faults_each(files, remove_files, &own);
+}
+
+/* Made non-blocking, and waited for as pipes are. */
+static int fifos(void *arg)
+{
+    struct ends ends;
+    (void)arg;
+    int err = hd_file_open(&ends.in, first, O_RDONLY | O_NONBLOCK, 0);
+    if (err) return err;
+    err = hd_file_open(&ends.out, first, O_WRONLY, 0);
+    if (!err) return pass_through(ends);
+    EXPECT_EQ(hd_close(ends.in), 0);
+    return err;
+}
+
+TEST_DRIVERS(fifos_of_the_file_system, options)
+{
+    snprintf(first, sizeof(first), "/tmp/heddle-fault-%d", (int)getpid());
+    EXPECT_EQ(mkfifo(first, 0600), 0);
+    faults_each(fifos, NULL, options);
+    faults_expect("set_blocking");
+    EXPECT_EQ(unlink(first), 0);
 }
 
 /* ---- the limit of descriptors: also what the drivers open themselves ---- */
