@@ -433,7 +433,8 @@ static void uring_stand_in(struct hdi_lane *base, struct hdi_wakeups *wakeups)
     struct hdi_uring *lane = (struct hdi_uring *)base;
     if (collects(lane)) (void)hdi_epoll_stand_in(&lane->bulky, wakeups);
     const unsigned tail = hdi_uring_publish(lane);
-    if (hdi_uring_left(lane, tail) > 0 || hdi_uring_is_called(lane)) hdi_uring_prod(lane); /* URING-5 */
+    const bool waits = hdi_uring_left(lane, tail) > 0 || hdi_uring_is_called(lane);
+    if (waits) hdi_uring_prod(lane); /* URING-5 */
     hear(lane, wakeups);
 }
 
@@ -454,8 +455,8 @@ static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
         arg.ts = (uint64_t)(uintptr_t)&left;
     }
     (void)hdi_uring_call(lane, io_uring_enter2, (unsigned)lane->ring.enter_ring_fd,
-                         hdi_uring_left(lane, tail), 1, IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG,
-                         (sigset_t *)&arg, sizeof(arg)); /* Whatever it says, the caller looks. */
+                         hdi_uring_left(lane, tail), 1,
+                         IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, (sigset_t *)&arg, sizeof(arg)); /* Whatever it says, the caller looks. */
 }
 
 /* ---- making and ending ---- */

@@ -31,10 +31,10 @@
  *            (io/loan.h). A completion for a stale handle gives its buffer back.
  *   URING-4  Completions are told in their order: who takes some holds `telling`, outside all other
  *            locks, until they are told. The worker, or the monitor in its place.
- *   URING-5  Only the worker's thread enters (DEFER_TASKRUN): the kernel does its part, and has news,
- *            then and at no other time. Others put submissions in, and wake the worker. If it does
- *            not come, since it is in a task for long, or if they cannot go on before the kernel has
- *            seen them, they prod it (sched/prod.h): the signal's handler enters in its place.
+ *   URING-5  Only the worker's thread enters (DEFER_TASKRUN): the kernel does its part, and has
+ *            news, then and at no other time. Others put submissions in, and wake the worker. If it
+ *            does not come, since it is in a task for long, or if they cannot go on before the
+ *            kernel has seen them, they prod it (sched/prod.h): the signal's handler enters.
  *   URING-6  A worker that ends has all that was asked cancelled, and hears the last of it.
  *
  * What is used often is known to the ring (io/uring_files.c).
@@ -45,10 +45,10 @@
  * has sent is still in the caches when it is answered.
  *
  * Rejected
- *   To sleep in the epoll, with the ring in it: that tells there only what the worker has heard. With
- *   an eventfd that the ring raises: Linux 6.18 has lost that when the news came from an eventfd.
- *   COOP_TASKRUN, with which all threads may enter: the kernel receives for all connections at once.
- *   With 1,000 of them an echo took a tenth more, and, received by an epoll to avoid that, as much.
+ *   To sleep in the epoll, with the ring in it: that tells there only what the worker has heard.
+ *   With an eventfd that the ring raises: Linux 6.18 has lost that, when the news came from another.
+ *   COOP_TASKRUN, with which all threads may enter: the kernel receives for all connections at
+ *   once. With 1,000 an echo took a tenth more; with an epoll, to avoid that, nearly as much.
  */
 #ifndef HDI_IO_URING_H
 #define HDI_IO_URING_H
