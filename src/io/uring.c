@@ -454,9 +454,11 @@ static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
                                                            left_ns % 1000000000};
         arg.ts = (uint64_t)(uintptr_t)&left;
     }
+    /* Whatever it says, the caller looks. */
     (void)hdi_uring_call(lane, io_uring_enter2, (unsigned)lane->ring.enter_ring_fd,
                          hdi_uring_left(lane, tail), 1,
-                         IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, (sigset_t *)&arg, sizeof(arg)); /* Whatever it says, the caller looks. */
+                         IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, (sigset_t *)&arg,
+                         sizeof(arg));
 }
 
 /* ---- making and ending ---- */
