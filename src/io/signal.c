@@ -34,6 +34,7 @@
 
 #include <heddle/process.h>
 
+#include "io/signals.h"
 #include "io/source.h"
 #include "os/event.h"
 #include "os/mutex.h"
@@ -45,6 +46,7 @@ enum { SIGNALS_MAX = 64 }; /* they are numbered from 1 */
 struct subscription {
     struct hdi_list link;    /* first; SIG-1 */
     struct hd_runtime *sim;  /* the simulated runtime it gets them from; NULL: live */
+    uint32_t process;        /* and which of its processes; 0: the program itself */
     struct hd_chan *chan;
     uint64_t wanted;         /* bit n - 1: signal n */
 };
@@ -85,19 +87,30 @@ static void send_to(struct hd_chan *chan, int number, struct hdi_wakeups *wakeup
     hdi_lock_give(&chan->base.lock);
 }
 
-/* Send to all channels of a simulated runtime, or, with NULL, to all in live. */
-static void send_all(const struct hd_runtime *sim, uint64_t signals)
+static bool is_of(const struct subscription *subscription, const struct hd_runtime *sim,
+                  uint32_t process)
+{
+    return subscription->sim == sim && subscription->process == process;
+}
+
+/* Send to all channels of a process of a simulated runtime, or, with NULL, to all in live. Returns
+ * which of them somebody wants. */
+static uint64_t send_all(const struct hd_runtime *sim, uint32_t process, uint64_t signals)
 {
     struct hdi_wakeups wakeups = HDI_WAKEUPS_INIT;
+    uint64_t sent = 0;
     hdi_mutex_lock(&list_lock);
     for (struct hdi_list *link = subscriptions.next; link != &subscriptions; link = link->next) {
         const struct subscription *to = (const struct subscription *)link;
-        for (int number = 1; to->sim == sim && number <= SIGNALS_MAX; number++) {
-            if (to->wanted & signals & bit(number)) send_to(to->chan, number, &wakeups);
+        const uint64_t wanted = is_of(to, sim, process) ? to->wanted & signals : 0;
+        for (int number = 1; wanted && number <= SIGNALS_MAX; number++) {
+            if (wanted & bit(number)) send_to(to->chan, number, &wakeups);
         }
+        sent |= wanted;
     }
     hdi_mutex_unlock(&list_lock);
     hdi_wakeups_go(&wakeups);
+    return sent;
 }
 
 /* ---- handler and thread ---- */
@@ -146,7 +159,7 @@ static void thread_main(void *arg)
     (void)arg;
     for (uint64_t wanted; (wanted = wanted_now()) != 0;) {
         wait_for_bell(wanted);
-        send_all(NULL, hdi_exchange_acq_rel(&pending, 0)); /* P */
+        (void)send_all(NULL, 0, hdi_exchange_acq_rel(&pending, 0)); /* P */
     }
 }
 
@@ -284,7 +297,9 @@ int hd_signal_open(hd_chan **chan, const int *signals, unsigned count)
     if (!runtime || wanted == 0) return -EINVAL;
     struct subscription *subscription = malloc(sizeof(*subscription));
     if (!subscription) return -ENOMEM;
+    const struct hdi_process *process = hdi_io_process(runtime);
     *subscription = (struct subscription){.sim = simulated(runtime), .wanted = wanted};
+    if (process) subscription->process = process->number;
     hd_chan_options options = HD_CHAN_OPTIONS_INIT;
     options.capacity = (size_t)__builtin_popcountll(wanted);
     int err = hd_chan_create_with(&subscription->chan, sizeof(int), &options);
@@ -331,9 +346,37 @@ void hd_signal_close(hd_chan *chan)
 int hd_signal_raise(int signal)
 {
     if (signal < 1 || signal > SIGNALS_MAX) return -EINVAL;
-    const struct hd_runtime *sim = simulated(hdi_io_runtime());
+    struct hd_runtime *sim = simulated(hdi_io_runtime());
     /* Not raise(): the calling thread may block it. */
     if (!sim) return hdi_live(NULL, kill, getpid(), signal);
-    send_all(sim, bit(signal));
+    const struct hdi_process *process = hdi_io_process(sim);
+    if (process) return hdi_sys(sim, kill, (pid_t)process->number, -1, signal);
+    (void)send_all(sim, 0, bit(signal));
     return 0;
+}
+
+/* ---- for simulated processes ---- */
+
+bool hdi_signal_send(struct hd_runtime *sim, uint32_t process, int number)
+{
+    return send_all(sim, process, bit(number)) != 0;
+}
+
+void hdi_signals_end(struct hd_runtime *sim, uint32_t process)
+{
+    struct hdi_list ended;
+    hdi_list_init(&ended);
+    hdi_mutex_lock(&list_lock);
+    for (struct hdi_list *link = subscriptions.next, *next; link != &subscriptions; link = next) {
+        next = link->next;
+        if (!is_of((const struct subscription *)link, sim, process)) continue;
+        hdi_list_remove(link);
+        hdi_list_push_back(&ended, link);
+    }
+    hdi_mutex_unlock(&list_lock);
+    for (struct hdi_list *link; (link = hdi_list_pop_front(&ended));) {
+        struct subscription *subscription = (struct subscription *)link;
+        hd_chan_destroy(subscription->chan);
+        free(subscription);
+    }
 }

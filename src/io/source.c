@@ -137,6 +137,8 @@ int hdi_source_adopt(struct hd_runtime *runtime, int fd, enum hdi_source_kind ki
     source->failed = 0;
     source->accepted_first = source->accepted_end = 0;
     source->users = 1;
+    const struct hdi_process *process = hdi_io_process(runtime);
+    hdi_store_relaxed(&source->owner, process ? process->number : 0); /* Under a lock. */
     /* The first call finds out whether that is so. */
     source->in.ready = source->out.ready = true;
     source->in.unsure = source->out.unsure = false;
@@ -270,6 +272,7 @@ int hd_close(hd_io io)
     }
     const uint32_t next = (uint32_t)(io.private_ >> 32) + 1;
     if (!HDI_MUTANT(source_stale_late)) hdi_store_relaxed(&source->generation, next); /* SRC-3 */
+    hdi_store_relaxed(&source->owner, 0); /* Under a lock. */
     wake_all(source, &source->in, -ECANCELED, &wakeups);
     wake_all(source, &source->out, -ECANCELED, &wakeups);
     const bool sent = hdi_lane_close(source);
@@ -277,6 +280,38 @@ int hd_close(hd_io io)
     if (HDI_MUTANT(source_stale_late)) hdi_store_relaxed(&source->generation, next);
     hdi_wakeups_go(&wakeups);
     return sent ? hdi_source_finish(source) : 0;
+}
+
+/* ---- of a process ---- */
+
+void hdi_source_give(hd_io io, uint32_t owner)
+{
+    struct hdi_source *source = hdi_source_of(io);
+    if (!source) return;
+    lock_both(source);
+    if (hdi_source_is(source, io)) hdi_store_relaxed(&source->owner, owner); /* Under a lock. */
+    unlock_both(source);
+}
+
+/* One that may be the process's: it is looked at again. */
+static struct hdi_source *next_owned(struct hd_runtime *runtime, uint32_t owner)
+{
+    hdi_mutex_lock(&table_lock);
+    struct hdi_source *source = runtime->sources;
+    while (source && hdi_load_relaxed(&source->owner) != owner) source = source->next; /* A hint. */
+    hdi_mutex_unlock(&table_lock);
+    return source;
+}
+
+void hdi_sources_close(struct hd_runtime *runtime, uint32_t owner)
+{
+    for (struct hdi_source *source; (source = next_owned(runtime, owner));) {
+        lock_both(source);
+        const bool is_its = hdi_load_relaxed(&source->owner) == owner; /* Under a lock. */
+        const hd_io io = hdi_source_handle(source);
+        unlock_both(source);
+        if (is_its) (void)hd_close(io); /* Or another thread has. */
+    }
 }
 
 static struct hdi_source *next_to_end(struct hd_runtime *runtime, bool all)

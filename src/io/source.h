@@ -137,6 +137,7 @@ struct hdi_source {
     bool watched;
     struct hdi_source *next;           /* in the list of free ones, or of its runtime's */
     struct hdi_source **link;          /* in that of its runtime's: what points to it */
+    _Atomic(uint32_t) owner;           /* sim: the process it ends with; 0: none. Both locks */
 };
 
 /* ---- making and ending (source.c) ---- */
@@ -146,6 +147,17 @@ struct hd_runtime *hdi_io_runtime(void);
 
 /* Make a handle of a descriptor. Returns: 0, -ENOMEM. */
 int hdi_source_adopt(struct hd_runtime *runtime, int fd, enum hdi_source_kind kind, hd_io *io);
+
+/* The simulated process that the caller is of; NULL: the program itself, as in live. */
+static inline const struct hdi_process *hdi_io_process(struct hd_runtime *runtime)
+{
+    return runtime->sys->process ? runtime->sys->process(runtime) : NULL;
+}
+
+/* A handle ends with that process, and no more with the one that made it; 0: with none. Close all
+ * that end with one. Context: no lock. */
+void hdi_source_give(hd_io io, uint32_t owner);
+void hdi_sources_close(struct hd_runtime *runtime, uint32_t owner);
 
 /* The same of a new one, or two, which are closed on failure. */
 int hdi_source_create(struct hd_runtime *runtime, int fd, enum hdi_source_kind kind, hd_io *io);

@@ -340,7 +340,7 @@ int hd_fd_wait(int fd, unsigned events, int64_t deadline)
 /* ---- the standard streams ---- */
 
 /* Others may have the same open file, who do not expect it to be non-blocking. */
-static hd_io open_stdio(struct hd_runtime *runtime, int fd)
+hd_io hdi_stdio_open(struct hd_runtime *runtime, int fd)
 {
     hd_io io = {0};
     if (hdi_live(runtime, fcntl, fd, F_GETFD) < 0) return io; /* In sim, too, they are real. */
@@ -358,11 +358,13 @@ static hd_io stdio(int fd)
 {
     struct hd_runtime *runtime = hdi_io_runtime();
     if (!runtime) return (hd_io){0};
+    const struct hdi_process *process = hdi_io_process(runtime);
+    if (process) return (hd_io){process->streams[fd]};
     hdi_mutex_lock(&runtime->lanes_lock);
     hd_io io = {runtime->stdio[fd]};
     hdi_mutex_unlock(&runtime->lanes_lock);
     if (io.private_) return io;
-    const hd_io made = open_stdio(runtime, fd); /* Sources are locked before lanes. */
+    const hd_io made = hdi_stdio_open(runtime, fd); /* Sources are locked before lanes. */
     hdi_mutex_lock(&runtime->lanes_lock);
     if (runtime->stdio[fd] == 0) runtime->stdio[fd] = made.private_;
     io.private_ = runtime->stdio[fd];

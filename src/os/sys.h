@@ -31,6 +31,7 @@
 
 struct hd_runtime;
 struct hdi_source;
+struct hdi_process;
 struct hdi_spawn;
 
 #define HDI_SIM_FD (1 << 28)
@@ -107,8 +108,8 @@ struct hdi_sys {
     /* How long the caller is to sleep before it resolves the name; NULL: not at all. */
     int64_t (*resolve_delay)(struct hd_runtime *runtime, const char *name);
 
-    /* ---- child processes; NULL in sim. A child is known by its number and, where there are such,
-     * by a pidfd: -1 is none ---- */
+    /* ---- child processes. A child is known by its number and, where there are such, by a pidfd:
+     * -1 is none ---- */
 
     /* May block the thread. Returns: its number. */
     int (*spawn)(struct hd_runtime *runtime, const struct hdi_spawn *what);
@@ -118,9 +119,17 @@ struct hdi_sys {
      * 1: it has ended, and *status is as of waitpid(); 0: it runs; -ECHILD: it is not ours. */
     int (*wait)(struct hd_runtime *runtime, pid_t pid, int pidfd, int flags, int *status);
     int (*kill)(struct hd_runtime *runtime, pid_t pid, int pidfd, int signal);
+    /* The simulated process that the caller is of; NULL: the program itself. NULL in live. */
+    const struct hdi_process *(*process)(struct hd_runtime *runtime);
 };
 
 #define HDI_STREAMS 3 /* standard ones */
+
+/* A simulated process, as the I/O layer sees it. */
+struct hdi_process {
+    uint32_t number;               /* never 0 */
+    uint64_t streams[HDI_STREAMS]; /* its handles of them */
+};
 
 /* A program to be started: it has no signals blocked or ignored, and no descriptors but those. */
 struct hdi_spawn {
