@@ -11,6 +11,7 @@
 
 #include "io/file.h"
 #include "sim/disk_tree.h"
+#include "sim/net.h"
 
 enum { HOST_SHIFT = 16, FILES_MAX = 1 << HOST_SHIFT, BLOCK_BYTES = 4096 };
 
@@ -291,6 +292,7 @@ static ssize_t read_file(struct hdi_disk *disk, struct hdi_file *file, const str
     if (!can_read(file)) return -EBADF;
     if (hdi_inode_is_dir(file->inode)) return -EISDIR;
     if (offset < -1) return -EINVAL;
+    if (file->inode->null) return 0;
     if (read_fails(disk)) return -EIO;
     const ssize_t n =
         hdi_data_read(file->inode, parts, count, offset < 0 ? file->position : offset);
@@ -313,6 +315,7 @@ static ssize_t write_file(struct hdi_disk *disk, struct hdi_file *file, const st
     struct hdi_inode *inode = file->inode;
     if (!can_write(file)) return -EBADF;
     if (offset < -1) return -EINVAL;
+    if (inode->null) return (ssize_t)hdi_parts_bytes(parts, (size_t)count);
     if (write_fails(disk)) return -EIO;
     int64_t at = offset < 0 ? file->position : offset;
     if (file->flags & O_APPEND) at = inode->size; /* Linux does so whatever the offset is. */
@@ -344,7 +347,7 @@ int hdi_disk_fsync(struct hd_runtime *runtime, int fd, bool data_only)
 
 static int truncate_file(struct hdi_disk *disk, struct hdi_file *file, int64_t bytes)
 {
-    if (!can_write(file)) return -EINVAL; /* as ftruncate(2) */
+    if (!can_write(file) || file->inode->null) return -EINVAL; /* as ftruncate(2) */
     if (write_fails(disk)) return -EIO;
     file->inode->changed_ns = disk->runtime->world->now(disk->runtime);
     return hdi_data_resize(disk, file->inode, bytes);
@@ -436,9 +439,21 @@ static int check_open(const struct hdi_inode *inode, int flags)
     return (flags & (O_CREAT | O_TRUNC)) || (flags & O_ACCMODE) != O_RDONLY ? -EISDIR : 0;
 }
 
+/* A file of no name, as long as it is open. */
+static int open_null(struct hdi_disk *disk, int flags)
+{
+    struct hdi_inode *inode = hdi_inode_create(disk, S_IFREG | 0666);
+    if (!inode) return -ENOMEM;
+    inode->null = true;
+    const int at = add_file(disk, inode, flags);
+    hdi_inode_drop(disk, inode);
+    return at < 0 ? at : fd_of(disk, at);
+}
+
 static int open_file(struct hdi_disk *disk, const char *path, int flags, mode_t mode)
 {
     if ((flags & O_TMPFILE) == O_TMPFILE) return -EOPNOTSUPP;
+    if (strcmp(path, "/dev/null") == 0) return open_null(disk, flags);
     struct hdi_spot spot;
     int err = hdi_names_find(disk, path, &spot);
     if (err) return err;

@@ -6,8 +6,9 @@
  * by fsync, names (what was created, renamed, removed) by sync_dir. A crash decides about the rest,
  * by draws from the seed: see disk_data.c about bytes, disk_names.c about names.
  *
- * The calls have the signatures of struct hdi_sys, whose table is in sim/net_sys.c. Paths that do
- * not begin with a slash are below the root. At first there is "/tmp", durable.
+ * The calls have the signatures of struct hdi_sys, whose table is in sim/net_sys.c. At first there
+ * is "/tmp", durable. Paths that do not begin with a slash are below the root. "/dev/null" can be
+ * opened, and is in no directory.
  */
 #ifndef HDI_SIM_DISK_H
 #define HDI_SIM_DISK_H

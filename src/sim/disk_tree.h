@@ -43,6 +43,7 @@ struct hdi_inode {
     uint32_t names; /* entries of now */
     uint32_t opens;
     mode_t mode;
+    bool null;      /* of "/dev/null": nothing is in it, whatever is written */
     int64_t changed_ns;
     union {
         struct { /* a directory */
