@@ -129,7 +129,8 @@ HD_API int hd_io_fd(hd_io io);
 HD_API HD_MUST_USE int hd_fd_wait(int fd, unsigned events, int64_t deadline);
 
 /* The standard streams of the process. Each is one handle for the whole runtime, which is not to be
- * closed.
+ * closed. In sim there is nothing to read, and what is written is seen; a simulated program
+ * (hd_sim_program()) has streams of its own, which it may close.
  * Context: fiber or stackless task.  Switches: no.  Allocates: the first time.
  * Returns: the handle; a zeroed one without a runtime, or if the stream is closed. */
 HD_API hd_io hd_stdin(void);

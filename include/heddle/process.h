@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * process: signals of this process, and child processes. In live only: in sim there is no other
- * process, starting one is -ENOTSUP, and signals come from hd_signal_raise().
+ * process: signals of this process, and child processes. In sim children are simulated programs
+ * (hd_sim_program()), and signals come from hd_signal_raise() and, to those, hd_child_kill().
  */
 #ifndef HEDDLE_PROCESS_H
 #define HEDDLE_PROCESS_H
@@ -29,8 +29,8 @@ HD_API HD_MUST_USE int hd_signal_open(hd_chan **chan, const int *signals, unsign
  * Context: any.  Switches: no.  Allocates: no. */
 HD_API void hd_signal_close(hd_chan *chan);
 
-/* Have the signal come: to this process in live, as by kill(2); to this runtime's channels in sim,
- * and to nobody if none wants it.
+/* Have the signal come: to this process in live, as by kill(2), and so in a simulated program; to
+ * this runtime's channels in sim otherwise, and to nobody if none wants it.
  * Context: any.  Switches: no.  Allocates: no.  Returns: 0, -EINVAL. */
 HD_API int hd_signal_raise(int signal);
 
@@ -67,13 +67,12 @@ typedef struct hd_child_options {
 #define HD_CHILD_OPTIONS_INIT {.size = sizeof(hd_child_options)}
 #endif
 
-/* Start argv[0], looked for in PATH, with these arguments, which end with NULL. It begins with no
- * signal blocked or ignored, and has no descriptors of ours but its streams and what was not made
- * close-on-exec.
+/* Start argv[0], looked for in PATH, or in sim among the programs that there are, with these
+ * arguments, which end with NULL. It begins with no signal blocked or ignored, and has no
+ * descriptors of ours but its streams and what was not made close-on-exec.
  * Context: fiber.  Switches: yes (a thread that may block).  Allocates: yes.
  * Cancel: there is no child, unless it was being started already.
- * Returns: 0, -ENOENT, -EACCES, -EAGAIN, -ENOMEM, -EBADF, -EINVAL, -ENOTSUP in sim, ...; as
- * hd_blocking(). */
+ * Returns: 0, -ENOENT, -EACCES, -EAGAIN, -ENOMEM, -EBADF, -EINVAL, ...; as hd_blocking(). */
 HD_API HD_MUST_USE int hd_child_start(hd_child **child, const char *const *argv,
                                       const hd_child_options *options);
 
@@ -100,7 +99,8 @@ HD_API HD_MUST_USE int hd_child_wait_until(hd_child *child, int *status, int64_t
 
 /* Send it a signal; never to another process that has its number by now.
  * Context: any.  Switches: no.  Allocates: no.
- * Returns: 0, -ESRCH if it has ended, -EINVAL, -EPERM if it has another user's rights. */
+ * Returns: 0, -ESRCH if it has ended, -EINVAL, -EPERM if it has another user's rights, -ENOTSUP in
+ * sim for signals that stop a process. */
 HD_API int hd_child_kill(hd_child *child, int signal);
 
 /* End the handle and, first, its pipes. A child that still runs is killed, with SIGKILL, and waited

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * sim: the machines, networks and disks of a simulated runtime, and what goes wrong with them.
+ * sim: the machines, networks, disks and programs of a simulated runtime, and what goes wrong with
+ * them.
  *
  *   static int serve(void *arg) { ... hd_tcp_listen(&listener, ":80", NULL) ... }
  *
@@ -159,6 +160,43 @@ HD_API HD_MUST_USE int hd_sim_name(const char *name, const char *addresses);
 HD_API HD_MUST_USE int hd_sim_name_fault(const char *name, int err, uint32_t ppm,
                                          int64_t delay_ns);
 
+/* ---- programs ---- */
+
+/* What a simulated program is started with. */
+typedef struct hd_sim_process {
+    int argc;
+    const char *const *argv; /* argc of them, and NULL */
+    const char *const *env;  /* "NAME=VALUE" ... NULL */
+    const char *dir;         /* where it runs: where paths without a slash at first begin */
+} hd_sim_process;
+
+/* Returns its exit status, of which 8 bits count. */
+typedef int hd_sim_main(const hd_sim_process *self, void *arg);
+
+/* hd_child_start() finds a program of this name, on all hosts; `main` NULL: none any more. Names
+ * are compared as they are: there is no PATH.
+ *
+ * A child is a fiber, on the host of its parent, that calls main(), a little later than it was
+ * started. hd_stdin(), hd_stdout() and hd_stderr() are its own there, and in all tasks that it
+ * spawns; it may use all of the library, have children, and have signals come by hd_signal_open();
+ * others end it, as it would a process. When it ends, because main() has returned or a signal has
+ * come, its handles are closed, so that others see the ends of its pipes and connections, and its
+ * tasks cancelled; from then on none of their I/O does anything, and their spawns fail with
+ * -ENOMEM. It has ended for who waits once they have: so a signal, also SIGKILL, ends what waits at
+ * once, and a loop without waits never. A crash of its host is a SIGKILL.
+ *
+ * Memory is shared by all, so what is static in a program is so for its parent, and for those that
+ * are started twice. Signals that stop a process are -ENOTSUP.
+ * Allocates: yes.  Returns: 0. */
+#define hd_sim_program(name, main, arg) hd_sim_program_at((name), (main), (arg), HD_SITE)
+HD_API HD_MUST_USE int hd_sim_program_at(const char *name, hd_sim_main *main, void *arg,
+                                         const hd_site *site);
+
+/* How often starting it fails (NULL: any program), with `err`, as -EAGAIN or -ENOMEM, and how long
+ * it is until it begins, at first up to 1 ms. */
+HD_API HD_MUST_USE int hd_sim_program_fault(const char *name, int err, uint32_t ppm,
+                                            int64_t delay_ns);
+
 /* ---- disks ---- */
 
 /* Every field left 0 takes its default. */
@@ -199,11 +237,12 @@ HD_API HD_MUST_USE int hd_sim_disk(hd_sim_host *host, const hd_sim_disk_options 
 #define HD_SIM_CHAOS_CRASHES    8u  /* of hosts that have a boot function, for a while */
 #define HD_SIM_CHAOS_DISKS      16u /* errors of read, write and sync */
 #define HD_SIM_CHAOS_NAMES      32u /* names that are not found for the moment, or late */
-#define HD_SIM_CHAOS_ALL        63u
+#define HD_SIM_CHAOS_PROGRAMS   64u /* that do not start for the moment, or late */
+#define HD_SIM_CHAOS_ALL        127u
 
 /* A mix of such faults, drawn from the seed, begins: which of the kinds, how bad, when. After
  * `duration_ns` it ends: all is up, healed and as at first, also what the program had set up by
- * the calls above for links, cuts, disks and faults of names.
+ * the calls above for links, cuts, disks and faults of names and programs.
  * Returns: 0, -EINVAL also while another is under way. */
 HD_API HD_MUST_USE int hd_sim_chaos(unsigned kinds, int64_t duration_ns);
 

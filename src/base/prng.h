@@ -63,6 +63,7 @@ enum hdi_purpose {
     HDI_PURPOSE_NET_NAME = 8,
     HDI_PURPOSE_CHAOS = 9,
     HDI_PURPOSE_SCHEDULE = 10,
+    HDI_PURPOSE_PROGRAM = 11,
 };
 
 static inline uint64_t hdi_stream_draw(uint64_t seed, enum hdi_purpose purpose, uint64_t key,

@@ -262,7 +262,6 @@ int hd_child_start(hd_child **out, const char *const *argv, const hd_child_optio
     if (!runtime || !argv || !argv[0]) return -EINVAL;
     int err = check_options(options);
     if (err) return err;
-    if (!runtime->sys->spawn) return -ENOTSUP;
     struct hd_child *child = create_child(runtime, options);
     if (!child) return -ENOMEM;
     const struct hdi_spawn spawn = {argv, options->env, options->dir, {-1, -1, -1}};

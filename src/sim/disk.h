@@ -7,8 +7,7 @@
  * by draws from the seed: see disk_data.c about bytes, disk_names.c about names.
  *
  * The calls have the signatures of struct hdi_sys, whose table is in sim/net_sys.c. At first there
- * is "/tmp", durable. Paths that do not begin with a slash are below the root. "/dev/null" can be
- * opened, and is in no directory.
+ * is "/tmp", durable. "/dev/null" can be opened, and is in no directory.
  */
 #ifndef HDI_SIM_DISK_H
 #define HDI_SIM_DISK_H
@@ -35,6 +34,9 @@ struct hdi_disk *hdi_host_disk(struct hd_runtime *runtime);
 
 /* The disk of a host by its number, up or not. NULL: there is no such host. */
 struct hdi_disk *hdi_host_disk_at(struct hd_runtime *runtime, uint32_t host);
+
+/* Where the caller's process runs, which is where paths without a slash at first begin. */
+const char *hdi_host_dir(void);
 
 /* ---- for hosts ---- */
 

@@ -158,11 +158,11 @@ static void step(struct hdi_spot *spot, const char *name, size_t length)
         *spot = (struct hdi_spot){dir, name, length, look_up(&dir->now, name, length), false};
 }
 
-int hdi_names_find(struct hdi_disk *disk, const char *path, struct hdi_spot *spot)
+/* From where spot is. */
+static int walk(const char *path, struct hdi_spot *spot)
 {
     if (!*path) return -ENOENT;
     if (strlen(path) >= PATH_MAX) return -ENAMETOOLONG;
-    *spot = (struct hdi_spot){.inode = disk->root};
     for (;;) {
         const size_t slashes = strspn(path, "/");
         path += slashes;
@@ -175,6 +175,18 @@ int hdi_names_find(struct hdi_disk *disk, const char *path, struct hdi_spot *spo
         step(spot, path, length);
         path += length;
     }
+}
+
+int hdi_names_find(struct hdi_disk *disk, const char *path, struct hdi_spot *spot)
+{
+    *spot = (struct hdi_spot){.inode = disk->root};
+    if (*path && *path != '/') {
+        const int err = walk(hdi_host_dir(), spot);
+        if (err) return err;
+        if (!spot->inode) return -ENOENT;
+        if (!hdi_inode_is_dir(spot->inode)) return -ENOTDIR;
+    }
+    return walk(path, spot);
 }
 
 /* ---- changes ---- */

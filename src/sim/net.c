@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "sim/program.h"
 
 void *hdi_net_alloc(size_t bytes)
 {
@@ -29,6 +30,8 @@ static struct hdi_net *create(struct hd_runtime *runtime)
     hdi_list_init(&net->bound);
     hdi_list_init(&net->conns);
     hdi_list_init(&net->unix_names);
+    hdi_list_init(&net->processes);
+    hdi_list_init(&net->dying);
     net->connect_ns = 20 * HD_SECOND_NS;
     net->send_ns = 60 * HD_SECOND_NS;
     net->short_ppm = 200000;
@@ -73,6 +76,7 @@ void hdi_net_end(struct hdi_net *net)
         event->queued = false;
         event->run(net, event, false);
     }
+    hdi_programs_end(net);
     hdi_links_end(net);
     HD_CHECK_MSG(hdi_list_empty(&net->conns), "a simulated connection is left");
     hdi_unix_end(net);
@@ -171,6 +175,7 @@ void hdi_net_run(struct hdi_net *net)
         net->starved = false;
         hdi_conns_room_again(net);
     }
+    hdi_processes_look(net);
     tell_all(net);
     hdi_mutex_unlock(&net->lock);
 }
@@ -187,7 +192,8 @@ int64_t hdi_net_next(struct hdi_net *net)
 {
     hdi_mutex_lock(&net->lock);
     int64_t next_ns = hdi_events_next(&net->events);
-    if (!hdi_list_empty(&net->news) || can_feed(net)) next_ns = INT64_MIN;
+    const bool noted = !hdi_list_empty(&net->news) || !hdi_list_empty(&net->dying);
+    if (noted || can_feed(net)) next_ns = INT64_MIN;
     hdi_mutex_unlock(&net->lock);
     return next_ns;
 }

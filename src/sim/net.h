@@ -247,6 +247,7 @@ struct hdi_unix_name {
 
 struct hdi_dns_name;
 struct hdi_launch;
+struct hdi_program;
 
 struct hdi_net {
     struct hd_runtime *runtime;
@@ -274,6 +275,10 @@ struct hdi_net {
     uint32_t short_ppm, spurious_ppm;
     struct hdi_dns_name *names;
     uint64_t resolved;
+    struct hdi_program *programs;
+    struct hdi_list processes; /* struct hdi_proc, oldest first */
+    struct hdi_list dying;     /* of these, those for the driver to look at */
+    uint32_t process_count;    /* that were started */
     uint64_t chaos_draws;
     bool chaos;           /* is under way, */
     unsigned chaos_kinds; /* of these kinds, perhaps of none */
@@ -325,8 +330,11 @@ void hdi_net_end(struct hdi_net *net);
 void hdi_hosts_begin(struct hdi_net *net);
 void hdi_hosts_end(struct hdi_net *net);
 
-/* The life the caller is of. */
+/* The life the caller is of; a dead one, too, if its process is. */
 struct hdi_life *hdi_life_self(struct hdi_net *net);
+
+/* The running task is of this life from now on. Returns: 0, -ENOMEM. */
+int hdi_life_enter(struct hdi_life *life);
 
 /* The host with that address, as seen from one; NULL: none has it. */
 struct hd_sim_host *hdi_host_at(struct hd_sim_host *self, const uint8_t ip[16]);

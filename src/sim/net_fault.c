@@ -8,6 +8,7 @@
 
 #include "sim/disk.h"
 #include "sim/net.h"
+#include "sim/program.h"
 
 /* ---- links ---- */
 
@@ -323,6 +324,7 @@ static void end_chaos(struct hdi_net *net)
     hdi_mutex_lock(&net->lock);
     hdi_link_set(net, NULL, NULL, NULL);
     hdi_names_heal(net);
+    hdi_programs_heal(net);
     hdi_mutex_unlock(&net->lock);
     heal_all(net);
     restart_some(net, true);
@@ -358,18 +360,34 @@ static void run_chaos(struct hdi_net *net, struct hdi_net_event *event, bool fir
     }
 }
 
+static int bad_names(struct hdi_net *net)
+{
+    const uint32_t ppm = below(net, 300000);
+    const int64_t delay_ns = some_time(net);
+    return strikes(net, "bad names") ? hd_sim_name_fault(NULL, -EAGAIN, ppm, delay_ns) : 0;
+}
+
+/* By draws of their own: the others are as they were before there were programs. */
+static int bad_programs(struct hdi_net *net)
+{
+    const uint64_t first = net->chaos_draws, key = 1;
+    const uint64_t whether = hdi_net_draw(net, HDI_PURPOSE_CHAOS, key, first);
+    if (whether % 4 == 0 || !strikes(net, "bad programs")) return 0;
+    const uint32_t ppm = (uint32_t)(hdi_net_draw(net, HDI_PURPOSE_CHAOS, key, first + 1) % 300000);
+    const uint64_t ms = hdi_net_draw(net, HDI_PURPOSE_CHAOS, key, first + 2) % 100;
+    return hd_sim_program_fault(NULL, -EAGAIN, ppm, (int64_t)ms * HD_MS_NS);
+}
+
 static int begin_chaos(struct hdi_net *net, unsigned kinds)
 {
-    for (unsigned kind = 1; kind & HD_SIM_CHAOS_ALL; kind <<= 1) {
+    for (unsigned kind = 1; kind < HD_SIM_CHAOS_PROGRAMS; kind <<= 1) {
         if (below(net, 4) == 0) kinds &= ~kind; /* Not all of them every time. */
     }
     net->chaos_kinds = kinds;
     if (kinds & HD_SIM_CHAOS_LINKS) bad_links(net);
     if (kinds & HD_SIM_CHAOS_DISKS) bad_disks(net);
-    if (!(kinds & HD_SIM_CHAOS_NAMES)) return 0;
-    const uint32_t ppm = below(net, 300000);
-    const int64_t delay_ns = some_time(net);
-    return strikes(net, "bad names") ? hd_sim_name_fault(NULL, -EAGAIN, ppm, delay_ns) : 0;
+    const int err = kinds & HD_SIM_CHAOS_NAMES ? bad_names(net) : 0;
+    return !err && (kinds & HD_SIM_CHAOS_PROGRAMS) ? bad_programs(net) : err;
 }
 
 int hd_sim_chaos(unsigned kinds, int64_t duration_ns)

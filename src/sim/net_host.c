@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "sim/disk.h"
 #include "sim/net.h"
+#include "sim/program.h"
 #include "task/local.h"
 
 /* ---- the life of a task ---- */
@@ -32,8 +33,14 @@ static const hd_local life_key = HD_LOCAL(NULL, inherit_life);
 
 struct hdi_life *hdi_life_self(struct hdi_net *net)
 {
-    struct hdi_life *life = hd_local_get(&life_key);
+    struct hdi_life *life = hdi_process_gone();
+    if (!life) life = hd_local_get(&life_key);
     return life ? life : net->hosts[0]->life;
+}
+
+int hdi_life_enter(struct hdi_life *life)
+{
+    return hd_local_set(&life_key, life);
 }
 
 /* A task that is to begin on a host. */
@@ -74,7 +81,7 @@ static int run_launch(void *arg)
     const struct hdi_launch launch = *(struct hdi_launch *)arg;
     discard(arg);
     if (launch.life->dead) return -EHOSTDOWN;
-    const int err = hd_local_set(&life_key, launch.life);
+    const int err = hdi_life_enter(launch.life);
     return err ? err : launch.fn(launch.arg);
 }
 
@@ -85,7 +92,9 @@ static int spawn_on(struct hdi_life *life, hd_task **handle, hd_fn *fn, void *ar
     options.runtime = life->host->net->runtime;
     options.name = life->host->name;
     struct hdi_launch *launch = prepare(life, fn, arg);
+    hdi_process_aside(true); /* A host does not end with the process that has to do with it. */
     const int err = hd_spawn_at(handle, run_launch, launch, &options, site);
+    hdi_process_aside(false);
     if (err) discard(launch);
     return err;
 }
@@ -297,6 +306,7 @@ int hdi_host_crash(struct hd_sim_host *host)
     struct hdi_life *life = host->life;
     life->dead = true;
     end_sockets(net, life);
+    hdi_processes_crash(net, life);
     hdi_mutex_unlock(&net->lock);
     hdi_disk_crash(host->disk);
     hdi_runtime_for_each_task(net->runtime, cancel_one, life);

@@ -11,6 +11,7 @@
 
 #include "sim/disk.h"
 #include "sim/net_calls.h"
+#include "sim/program.h"
 
 /* ---- one call: the network locked, the socket of a descriptor ---- */
 
@@ -25,6 +26,10 @@ static struct call begin(struct hd_runtime *runtime, int fd)
     struct call call = {.net = hdi_net_of(runtime)};
     hdi_mutex_lock(&call.net->lock);
     call.sock = hdi_sock_at(call.net, fd, &call.err);
+    if (call.sock && hdi_process_gone()) { /* Nothing that it does is seen any more. */
+        call.sock = NULL;
+        call.err = -EHOSTDOWN;
+    }
     return call;
 }
 
@@ -121,6 +126,25 @@ static int copy(struct hd_runtime *runtime, int fd)
     if (hdi_disk_fd(fd)) return hdi_disk_copy(runtime, fd);
     struct call call = begin(runtime, fd);
     return end(&call, call.err ? call.err : hdi_sock_number(call.net, call.sock));
+}
+
+/* A standard stream is the caller's own; one of the program has no other number. */
+static int sim_dup(struct hd_runtime *runtime, int fd, int least)
+{
+    (void)least; /* They are all larger. */
+    if (fd < 0 || fd >= HDI_STREAMS) return copy(runtime, fd);
+    const struct hdi_process *process = hdi_process_self(runtime);
+    if (process) fd = hd_io_fd((hd_io){process->streams[fd]});
+    return fd < HDI_STREAMS ? fd : copy(runtime, fd);
+}
+
+/* Here nothing blocks. */
+static int sim_set_blocking(struct hd_runtime *runtime, int fd, bool blocking)
+{
+    (void)blocking;
+    if (hdi_disk_fd(fd)) return 0;
+    struct call call = begin(runtime, fd);
+    return end(&call, call.err);
 }
 
 static int sim_fstat(struct hd_runtime *runtime, int fd, struct stat *info)
@@ -524,6 +548,8 @@ const struct hdi_sys hdi_sys_sim = {
     .readv = sim_readv,
     .writev = sim_writev,
     .close = sim_close,
+    .dup = sim_dup,
+    .set_blocking = sim_set_blocking,
     .poll = sim_poll,
     .watch = sim_watch,
     .unwatch = sim_unwatch,
@@ -542,4 +568,9 @@ const struct hdi_sys hdi_sys_sim = {
     .sync_dir = hdi_disk_sync_dir,
     .resolve = hdi_net_resolve,
     .resolve_delay = hdi_net_resolve_delay,
+    .spawn = hdi_process_spawn,
+    .pidfd_open = hdi_process_open,
+    .wait = hdi_process_wait,
+    .kill = hdi_process_kill,
+    .process = hdi_process_self,
 };

@@ -13,6 +13,7 @@
 #include <heddle/log.h>
 
 #include "base/check.h"
+#include "sim/program.h"
 #include "sim/repeat.h"
 #include "task/exec.h"
 #include "wait/wait.h"
@@ -212,6 +213,7 @@ void hdi_schedule_stale(const char *what)
 {
     struct hdi_schedule *schedule = schedule_here();
     if (!schedule || !schedule->judges || schedule->allows_stale) return;
+    if (hdi_process_gone()) return; /* Its handles were closed for it. */
     hdi_schedule_verdict(schedule, HD_VERDICT_STALE, 0, "a closed %s was used", what);
     struct hd_task *task = hdi_task_self();
     if (task && task->kind == HDI_TASK_FIBER) hdi_schedule_stop(hdi_worker_self());

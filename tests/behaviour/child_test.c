@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Child processes; in live, but for the one that says what sim says. Each test is done twice: with
- * pidfds, and as on a kernel that has none.
+ * Child processes, by the same calls in live and in sim; there they are simulated programs
+ * (tests/programs.h), which tests/sim/program*_test.c have more of. In live each test is done
+ * twice: with pidfds, and as on a kernel that has none.
  */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 
 #include "os/sys.h"
-#include "rt.h"
+#include "programs.h"
 
 TEST_MAIN
 
 /* ---- short forms ---- */
-
-static hd_options live = {.size = sizeof(live), .world = HD_WORLD_LIVE};
 
 static int no_pidfd(hd_runtime *runtime, const char *name)
 {
@@ -32,30 +31,52 @@ static unsigned count_fds(void)
     return count;
 }
 
-static void run_live(hd_fn *fn)
+static void need_programs(void)
 {
     if (getenv("HEDDLE_TEST_EMULATED")) test_skip("the emulator starts programs in its own way");
-    rt_run(fn, NULL, &live);
 }
 
 /* Nothing is left: no descriptor, and no child, be it as a zombie. */
-static void run_clean(hd_fn *fn)
+static void run_clean(hd_fn *fn, const hd_options *options)
 {
     const unsigned fds = count_fds();
-    run_live(fn);
+    rt_run(fn, NULL, options);
     EXPECT_EQ(count_fds(), fds);
     EXPECT(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
 }
 
+static void run_live(hd_fn *fn, const hd_options *options)
+{
+    need_programs();
+    run_clean(fn, options);
+    hdi_sys_fault = no_pidfd;
+    run_clean(fn, options);
+    hdi_sys_fault = NULL;
+}
+
+static hd_fn *scenario;
+
+static int with_programs(void *arg)
+{
+    programs_add();
+    return scenario(arg);
+}
+
+static void run_sim(hd_fn *fn, const hd_options *options)
+{
+    scenario = fn;
+    rt_run(with_programs, NULL, options);
+}
+
 #define CHILD_TEST(name, fn)                                                             \
-    TEST_DRIVERS(name, options)                                                          \
+    TEST_IO(name, options)                                                               \
     {                                                                                    \
-        live.io = options->io;                                                           \
-        run_clean(fn);                                                                   \
-        hdi_sys_fault = no_pidfd;                                                        \
-        run_clean(fn);                                                                   \
-        hdi_sys_fault = NULL;                                                            \
+        (rt_is_sim(options) ? run_sim : run_live)((fn), options);                        \
     }
+
+/* For what is done with the descriptors of this process. */
+#define CHILD_TEST_LIVE(name, fn)                                                        \
+    TEST_DRIVERS(name, options) { run_live((fn), options); }
 
 static hd_child *start(const char *const *argv, const hd_child_options *options)
 {
@@ -71,14 +92,6 @@ static hd_child *start_shell(const char *script, const hd_child_options *options
     return start(argv, options);
 }
 
-static int finish(hd_child *child)
-{
-    int status = -1;
-    EXPECT_EQ(hd_child_wait(child, &status), 0);
-    hd_child_free(child);
-    return status;
-}
-
 /* All that comes from a pipe, as a string. */
 static const char *read_all(hd_io io, char *text, size_t bytes)
 {
@@ -92,6 +105,7 @@ static const char *read_all(hd_io io, char *text, size_t bytes)
 
 static bool gone(pid_t pid)
 {
+    if (hd_sim_host_self()) return hdi_sys_sim.kill(hd_runtime_self(), pid, -1, 0) == -ESRCH;
     return kill(pid, 0) == -1 && errno == ESRCH;
 }
 
@@ -103,12 +117,12 @@ static const hd_child_options all_pipes = {
 static int statuses(void *arg)
 {
     (void)arg;
-    int status = finish(start_shell("exit 7", NULL));
+    int status = programs_finish(start_shell("exit 7", NULL));
     EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 7);
-    status = finish(start_shell("kill -9 $$", NULL));
+    status = programs_finish(start_shell("kill -9 $$", NULL));
     EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     const char *const argv[] = {"true", NULL};
-    EXPECT_EQ(finish(start(argv, NULL)), 0);
+    EXPECT_EQ(programs_finish(start(argv, NULL)), 0);
     hd_child_free(NULL);
     return 0;
 }
@@ -163,20 +177,6 @@ static int failures(void *arg)
 
 CHILD_TEST(failures_are_told, failures)
 
-static int in_sim(void *arg)
-{
-    (void)arg;
-    hd_child *child = NULL;
-    const char *const argv[] = {"true", NULL};
-    EXPECT_EQ(hd_child_start(&child, argv, NULL), -ENOTSUP);
-    return 0;
-}
-
-TEST_WORLDS(there_are_none_in_sim, options)
-{
-    if (rt_is_sim(options)) rt_run(in_sim, NULL, options);
-}
-
 /* ---- streams ---- */
 
 enum { MUCH = 1 << 20 };
@@ -208,7 +208,7 @@ static int through_cat(void *arg)
     EXPECT_EQ(rt_join(writer), 0);
     EXPECT_EQ(hd_child_pipe(child, 3).private_, 0);
     EXPECT_EQ(hd_child_pipe(child, -1).private_, 0);
-    EXPECT_EQ(finish(child), 0);
+    EXPECT_EQ(programs_finish(child), 0);
     free(in.bytes);
     free(out);
     return 0;
@@ -223,13 +223,13 @@ static int streams(void *arg)
     hd_child *child = start_shell("echo out; echo error >&2", &all_pipes);
     EXPECT(strcmp(read_all(hd_child_pipe(child, 2), text, sizeof(text)), "error\n") == 0);
     EXPECT(strcmp(read_all(hd_child_pipe(child, 1), text, sizeof(text)), "out\n") == 0);
-    EXPECT_EQ(finish(child), 0);
+    EXPECT_EQ(programs_finish(child), 0);
 
     hd_child_options options = HD_CHILD_OPTIONS_INIT;
     options.streams[0] = options.streams[1] = HD_CHILD_NULL;
     child = start_shell("cat; echo lost", &options);
     EXPECT_EQ(hd_child_pipe(child, 0).private_, 0);
-    EXPECT_EQ(finish(child), 0);
+    EXPECT_EQ(programs_finish(child), 0);
     return 0;
 }
 
@@ -256,7 +256,7 @@ static int crossed(void *arg)
         close(saved[i]);
         close(pipes[i][1]);
     }
-    EXPECT_EQ(finish(child), 0);
+    EXPECT_EQ(programs_finish(child), 0);
     EXPECT_EQ(read(pipes[0][0], text, sizeof(text) - 1), 6);
     EXPECT(strcmp(text, "error\n") == 0);
     EXPECT_EQ(read(pipes[1][0], text, sizeof(text) - 1), 4);
@@ -266,7 +266,7 @@ static int crossed(void *arg)
     return 0;
 }
 
-CHILD_TEST(streams_can_change_places, crossed)
+CHILD_TEST_LIVE(streams_can_change_places, crossed)
 
 /* The numbers of its streams are free here, so our pipes have them. */
 static int closed_streams(void *arg)
@@ -279,7 +279,7 @@ static int closed_streams(void *arg)
     hd_child *child = start_shell("read line; echo \"<$line>\"", &all_pipes);
     EXPECT_EQ(hd_write_all(hd_child_pipe(child, 0), "hi\n", 3, NULL), 0);
     EXPECT(strcmp(read_all(hd_child_pipe(child, 1), text, sizeof(text)), "<hi>\n") == 0);
-    EXPECT_EQ(finish(child), 0);
+    EXPECT_EQ(programs_finish(child), 0);
     /* Here what is to be its output has the number of its input. */
     int ends[2];
     EXPECT_EQ(dup3(saved[1], 1, 0), 1);
@@ -292,14 +292,14 @@ static int closed_streams(void *arg)
     options.streams[0] = HD_CHILD_FD;
     options.fds[0] = ends[0];
     options.streams[1] = HD_CHILD_NULL;
-    EXPECT_EQ(finish(start_shell("cat", &options)), 0);
+    EXPECT_EQ(programs_finish(start_shell("cat", &options)), 0);
     close(ends[0]);
     for (int i = 0; i < 2; i++) EXPECT_EQ(dup3(saved[i], i, 0), i);
     for (int i = 0; i < 2; i++) close(saved[i]);
     return 0;
 }
 
-CHILD_TEST(our_own_streams_may_be_closed, closed_streams)
+CHILD_TEST_LIVE(our_own_streams_may_be_closed, closed_streams)
 
 /* ---- what it is given ---- */
 
@@ -313,11 +313,11 @@ static int surroundings(void *arg)
     options.dir = "/usr";
     hd_child *child = start_shell("echo $WHO$HOME; pwd", &options);
     EXPECT(strcmp(read_all(hd_child_pipe(child, 1), text, sizeof(text)), "somebody\n/usr\n") == 0);
-    EXPECT_EQ(finish(child), 0);
+    EXPECT_EQ(programs_finish(child), 0);
     EXPECT_EQ(setenv("HEDDLE_TEST_OF_CHILDREN", "ours", 1), 0);
     child = start_shell("echo $HEDDLE_TEST_OF_CHILDREN", &all_pipes);
     EXPECT(strcmp(read_all(hd_child_pipe(child, 1), text, sizeof(text)), "ours\n") == 0);
-    EXPECT_EQ(finish(child), 0);
+    EXPECT_EQ(programs_finish(child), 0);
     return 0;
 }
 
@@ -340,23 +340,25 @@ static int masks(void *arg)
     const unsigned long long libc = 3ull << 31; /* Two signals are the C library's own. */
     EXPECT_EQ(hex_after(text, "SigBlk:") & ~libc, 0);
     EXPECT_EQ(hex_after(text, "SigIgn:") & ~libc, 0);
-    EXPECT_EQ(finish(child), 0);
+    EXPECT_EQ(programs_finish(child), 0);
     /* And no descriptors but its own three, and the one that it lists them by. */
     child = start_shell("set -- /proc/self/fd/*; echo $#", &all_pipes);
     read_all(hd_child_pipe(child, 1), text, sizeof(text));
     EXPECT(atoi(text) <= 4);
-    EXPECT_EQ(finish(child), 0);
+    EXPECT_EQ(programs_finish(child), 0);
     return 0;
 }
 
 TEST(it_begins_with_all_signals_and_no_descriptors)
 {
+    const hd_options live = {.size = sizeof(live), .world = HD_WORLD_LIVE};
     sigset_t set;
     sigfillset(&set);
     EXPECT(signal(SIGPIPE, SIG_IGN) == SIG_DFL);
     EXPECT_EQ(sigprocmask(SIG_BLOCK, &set, NULL), 0);
     EXPECT_EQ(close_range(3, ~0u, CLOSE_RANGE_CLOEXEC), 0); /* What the harness was given. */
-    run_live(masks);
+    need_programs();
+    rt_run(masks, NULL, &live);
 }
 
 /* ---- ending it ---- */
@@ -518,7 +520,7 @@ static int one_of_many(void *arg)
     char script[20];
     const int code = (int)(intptr_t)arg;
     snprintf(script, sizeof(script), "exit %d", code);
-    const int status = finish(start_shell(script, &all_pipes));
+    const int status = programs_finish(start_shell(script, &all_pipes));
     EXPECT_EQ(WEXITSTATUS(status), code);
     return 0;
 }
@@ -536,13 +538,15 @@ CHILD_TEST(there_can_be_many, many)
 
 static int hand_out(void *arg)
 {
+    programs_add();
     *(hd_child **)arg = start_shell("exit 9", NULL);
     return 0;
 }
 
-TEST(a_thread_can_wait_for_it)
+TEST_IO(a_thread_can_wait_for_it, options)
 {
-    hd_runtime *runtime = rt_create(&live);
+    if (!rt_is_sim(options)) need_programs();
+    hd_runtime *runtime = rt_create(options);
     hd_child *child = NULL;
     int status = 0;
     EXPECT_EQ(rt_join(rt_spawn(runtime, hand_out, &child)), 0);
@@ -563,4 +567,8 @@ static int stolen(void *arg)
     return 0;
 }
 
-TEST(who_else_waits_for_it_is_told) { run_clean(stolen); }
+TEST_DRIVERS(who_else_waits_for_it_is_told, options)
+{
+    need_programs();
+    run_clean(stolen, options);
+}

@@ -328,6 +328,8 @@ static int not_in_live(void *arg)
     EXPECT_EQ(hd_sim_calls(0, 0), -ENOTSUP);
     EXPECT_EQ(hd_sim_name("a", "1.2.3.4"), -ENOTSUP);
     EXPECT_EQ(hd_sim_name_fault("a", -EAGAIN, 1, 0), -ENOTSUP);
+    EXPECT_EQ(hd_sim_program("a", NULL, NULL), -ENOTSUP);
+    EXPECT_EQ(hd_sim_program_fault("a", -EAGAIN, 1, 0), -ENOTSUP);
     EXPECT_EQ(hd_sim_disk(NULL, NULL), -ENOTSUP);
     EXPECT_EQ(hd_sim_chaos(HD_SIM_CHAOS_ALL, 1), -ENOTSUP);
     return 0;
