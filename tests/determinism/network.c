@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A server that crashes and comes back, over bad links, for the digests.
+ * A server that crashes and comes back, over bad links, and children that start late or not at all,
+ * for the digests.
  */
 #include <heddle.h>
 
@@ -62,6 +63,30 @@ static void send_datagrams(struct trail *trail)
     hd_close(to);
 }
 
+/* A program that says how long it took to start. */
+static int tell_time(const hd_sim_process *self, void *arg)
+{
+    (void)self;
+    record(arg, (uint64_t)hd_now(NULL));
+    return hd_write(hd_stdout(), "x", 1) == 1 ? 7 : 8;
+}
+
+static void have_child(struct trail *trail)
+{
+    static const char *const argv[] = {"time", NULL};
+    hd_child_options options = HD_CHILD_OPTIONS_INIT;
+    hd_child *child;
+    int status = -1;
+    MUST(hd_sim_program("time", tell_time, trail));
+    options.streams[1] = HD_CHILD_PIPE;
+    const int err = hd_child_start(&child, argv, &options);
+    record(trail, (uint64_t)err);
+    if (err) return;
+    MUST(hd_child_wait(child, &status));
+    record(trail, (uint64_t)hd_now(NULL) ^ (uint64_t)status);
+    hd_child_free(child);
+}
+
 int network_fiber(void *arg)
 {
     struct trail *trail = arg;
@@ -71,6 +96,7 @@ int network_fiber(void *arg)
     send_datagrams(trail);
     for (unsigned i = 0; i < 6; i++) {
         talk(trail);
+        have_child(trail);
         MUST(hd_sleep_ms(500));
     }
     return 0;
