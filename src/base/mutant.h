@@ -16,6 +16,7 @@
     X(ring_narrow, "head halves wrap after a few pushes: a stale CAS succeeds")           \
     X(ring_early_tail, "a thief publishes its own tail before it copied")                \
     X(ring_full_real, "the owner tests full against real, not steal")                    \
+    X(queue_alone_robbed, "a worker to which spares may come pops as if it were alone")   \
     X(jobs_newest_first, "of the private jobs the newest is laid open first")            \
     X(jobs_left_open, "a fiber that leaves does not take its open jobs back")            \
     X(jobs_back_open, "a job that was taken back still counts as open")                  \

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/mutant.h"
 #include "os/memory.h"
 #include "sched/find.h"
 #include "sched/runtime.h"
@@ -33,6 +34,14 @@ static enum hdi_runq_shape queue_shape(const struct hd_dispatcher *dispatcher)
     }
     if (is_sim(dispatcher->runtime) && options->sim_order == HD_SIM_RANDOM) return HDI_RUNQ_BAG;
     return dispatcher->policy == HD_POLICY_LOCAL ? HDI_RUNQ_DEQUE : HDI_RUNQ_RING;
+}
+
+/* Whether no other thread ever takes from its queue: not another worker, nor a spare, nor the
+ * monitor, which does so only where spares may come. */
+static bool is_never_robbed(const struct hdi_worker *worker)
+{
+    const bool spares = worker->dispatcher->place_max > 1 && !HDI_MUTANT(queue_alone_robbed);
+    return worker->sole && !spares;
 }
 
 static void worker_init(struct hd_dispatcher *dispatcher, unsigned index)
@@ -60,7 +69,7 @@ static void worker_init(struct hd_dispatcher *dispatcher, unsigned index)
     for (unsigned i = 0; i < HDI_TASK_CLASSES; i++) {
         hdi_slab_cache_init(&worker->tasks[i], &runtime->tasks[i]);
     }
-    hdi_runq_init(&worker->queue, queue_shape(dispatcher));
+    hdi_runq_init(&worker->queue, queue_shape(dispatcher), is_never_robbed(worker));
     worker->injects = worker->queue.shape == HDI_RUNQ_NONE;
     hdi_inject_init(&worker->inbox);
     hdi_jobs_init(worker);

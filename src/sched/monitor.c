@@ -33,7 +33,7 @@ void hdi_monitor_init(struct hdi_monitor *monitor, struct hd_runtime *runtime)
     monitor->wanted = live && !never;
     monitor->reports = live && options->report_stalls;
     monitor->period_ns = period_of(options);
-    hdi_runq_init(&monitor->between, HDI_RUNQ_RING);
+    hdi_runq_init(&monitor->between, HDI_RUNQ_RING, true);
     if (!monitor->reports) return;
     hdi_stall_prepare();
     hdi_prod_install();

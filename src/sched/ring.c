@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "sched/ring.h"
 
-
 _Static_assert((HDI_RING_CAP & (HDI_RING_CAP - 1)) == 0, "slots are found by masking");
 
-void hdi_ring_init(struct hdi_ring *ring)
+void hdi_ring_init(struct hdi_ring *ring, bool alone)
 {
     hdi_store_relaxed(&ring->head, 0); /* Nobody else knows it yet. */
     hdi_store_relaxed(&ring->tail, 0);
+    ring->alone = alone;
 }
 
 unsigned hdi_ring_spill(struct hdi_ring *ring, struct hd_task *out[HDI_RING_CAP / 2])
@@ -66,6 +66,7 @@ static bool release_claim(struct hdi_ring *victim)
 
 struct hd_task *hdi_ring_steal(struct hdi_ring *victim, struct hdi_ring *own, unsigned *moved)
 {
+    HDI_ASSERT(!victim->alone); /* RING-4 */
     const uint32_t tail = hdi_load_relaxed(&own->tail); /* Only we write it. */
     const uint64_t head = hdi_load_acquire(&own->head); /* H */
     if (hdi_ring_gap(hdi_ring_trail(head), tail) > HDI_RING_CAP / 2) return NULL;

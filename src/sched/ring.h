@@ -17,7 +17,8 @@
  *
  *   RING-1  steal <= real <= tail <= steal + HDI_RING_CAP, as differences modulo 2^32.
  *   RING-2  steal != real exactly while one thief is between its claim and release.
- *   RING-3  only the owner writes tail and slots; only CAS moves head.
+ *   RING-3  only the owner writes tail and slots; only CAS moves head, unless RING-4.
+ *   RING-4  from a ring that is `alone` nobody steals, ever: its owner moves head by a store.
  *
  * Edges   P  tail store -> thief's tail load: the slots it covers are written.
  *         H  head CAS -> head CAS or load: who takes what; a thief's release also says
@@ -49,10 +50,12 @@ struct hd_task;
 struct hdi_ring {
     alignas(HDI_CACHE_LINE) _Atomic(uint64_t) head; /* steal << 32 | real; any, by CAS */
     alignas(HDI_CACHE_LINE) _Atomic(uint32_t) tail; /* owner writes, all read */
+    bool alone;                                     /* constant: RING-4 */
     _Atomic(struct hd_task *) slots[HDI_RING_CAP];  /* owner writes, all read */
 };
 
-void hdi_ring_init(struct hdi_ring *ring);
+/* `alone`: there will be no thief, whatever happens (RING-4). */
+void hdi_ring_init(struct hdi_ring *ring, bool alone);
 
 /* Take the newer half of a full ring out, oldest first, to make room.
  * Context: owner. Returns how many, now the caller's: HDI_RING_CAP / 2, or 0 if a
@@ -61,8 +64,8 @@ unsigned hdi_ring_spill(struct hdi_ring *ring, struct hd_task *out[HDI_RING_CAP 
 
 /* Take half of `victim`, rounded up: the oldest is returned, the rest go to the
  * caller's own ring, *moved of them.
- * Context: owner of `own`. Returns NULL if there is nothing, another thief is at work,
- * or `own` is more than half full. */
+ * Context: owner of `own`; `victim` is not alone. Returns NULL if there is nothing, another
+ * thief is at work, or `own` is more than half full. */
 struct hd_task *hdi_ring_steal(struct hdi_ring *victim, struct hdi_ring *own, unsigned *moved);
 
 /* ---- on the way of every switch ---- */
@@ -118,9 +121,12 @@ static inline struct hd_task *hdi_ring_pop(struct hdi_ring *ring)
         if (real == tail) return NULL;
         /* RING-2: a thief at work keeps its trail. */
         const uint64_t next = hdi_ring_head(steal == real ? real + 1 : steal, real + 1);
-        if (hdi_cas_acq_rel(&ring->head, &head, next)) { /* H */
-            return hdi_load_relaxed(hdi_ring_slot(ring, real)); /* Only we write slots. */
+        if (ring->alone) {
+            hdi_store_relaxed(&ring->head, next); /* RING-4: others only count. */
+        } else if (!hdi_cas_acq_rel(&ring->head, &head, next)) { /* H */
+            continue;
         }
+        return hdi_load_relaxed(hdi_ring_slot(ring, real)); /* Only we write slots. */
     }
 }
 

@@ -17,11 +17,16 @@ static struct hd_task *task(size_t i)
     return (struct hd_task *)(void *)&places[i];
 }
 
-static void set_up(struct hdi_ring *r, uint32_t at)
+static void set_up_as(struct hdi_ring *r, uint32_t at, bool alone)
 {
-    hdi_ring_init(r);
+    hdi_ring_init(r, alone);
     r->head = (uint64_t)at << 32 | at;
     r->tail = at;
+}
+
+static void set_up(struct hdi_ring *r, uint32_t at)
+{
+    set_up_as(r, at, false);
 }
 
 static void fill(struct hdi_ring *r, size_t first, size_t count)
@@ -51,10 +56,10 @@ TEST(an_empty_ring_has_nothing)
     EXPECT_EQ(hdi_ring_count(&own), 0);
 }
 
-TEST(it_is_fifo_up_to_its_capacity_wherever_the_counters_stand)
+static void expect_fifo(bool alone)
 {
     for (int s = 0; s < STARTS; s++) {
-        set_up(&ring, starts[s]);
+        set_up_as(&ring, starts[s], alone);
         for (int round = 0; round < 3; round++) {
             fill(&ring, 0, HDI_RING_CAP);
             EXPECT_EQ(hdi_ring_count(&ring), HDI_RING_CAP);
@@ -62,6 +67,16 @@ TEST(it_is_fifo_up_to_its_capacity_wherever_the_counters_stand)
             EXPECT(hdi_ring_pop(&ring) == NULL);
         }
     }
+}
+
+TEST(it_is_fifo_up_to_its_capacity_wherever_the_counters_stand)
+{
+    expect_fifo(false);
+}
+
+TEST(the_same_without_thieves)
+{
+    expect_fifo(true);
 }
 
 TEST(a_push_into_a_full_ring_changes_nothing)
@@ -172,8 +187,8 @@ TEST(slots_that_are_being_copied_count_as_full)
 
 TEST(a_full_ring_spills_its_newer_half_in_order)
 {
-    for (int s = 0; s < STARTS; s++) {
-        set_up(&ring, starts[s]);
+    for (int s = 0; s < 2 * STARTS; s++) {
+        set_up_as(&ring, starts[s / 2], s % 2);
         fill(&ring, 0, HDI_RING_CAP);
         struct hd_task *out[HDI_RING_CAP / 2];
         const unsigned half = HDI_RING_CAP / 2;

@@ -31,11 +31,12 @@ struct hdi_runq {
     };
 };
 
-static inline void hdi_runq_init(struct hdi_runq *queue, enum hdi_runq_shape shape)
+/* `alone`: nobody steals from it, ever. */
+static inline void hdi_runq_init(struct hdi_runq *queue, enum hdi_runq_shape shape, bool alone)
 {
     queue->shape = shape;
     switch (shape) {
-    case HDI_RUNQ_RING: hdi_ring_init(&queue->ring); break;
+    case HDI_RUNQ_RING: hdi_ring_init(&queue->ring, alone); break;
     case HDI_RUNQ_DEQUE: hdi_deque_init(&queue->deque); break;
     case HDI_RUNQ_BAG: hdi_bag_init(&queue->bag); break;
     case HDI_RUNQ_NONE: break;

@@ -46,12 +46,12 @@ static void pool_init(struct pool *p, unsigned workers, unsigned tasks)
     *p = (struct pool){.workers = workers, .tasks = tasks};
     hdi_idle_init(&p->idle, workers, workers);
     hdi_inject_init(&p->inject);
-    hdi_ring_init(&p->busy);
+    hdi_ring_init(&p->busy, false);
     hdi_parker_init(&p->all_started);
     for (unsigned i = 0; i < workers; i++) {
         p->worker[i].pool = p;
         p->worker[i].index = i;
-        hdi_ring_init(&p->worker[i].ring);
+        hdi_ring_init(&p->worker[i].ring, false);
         hdi_parker_init(&p->worker[i].parker);
     }
     MODEL_NAME(p->idle.counts);

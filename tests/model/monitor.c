@@ -108,6 +108,32 @@ MODEL(spare_comes, .sc = 1, .tso = 1, .pso = 1, RT_STEPS)
     rt_stop(rt);
 }
 
+/* It is in the queue of the stuck worker, which is not alone with it though there is no other. */
+static hd_poll hold_and_queue(void *state, int *result)
+{
+    struct hold *hold = *(struct hold **)state;
+    for (int i = 0; i < 2; i++) MODEL_EQUAL(hd_spawn_poll(NULL, let_go, &hold, sizeof(hold)), 0);
+    return hold_worker(state, result);
+}
+
+MODEL(spare_steals, .sc = 1, .tso = 1, .pso = 1, RT_STEPS, .kills = "queue_alone_robbed")
+{
+    struct hold hold = {.held = 0};
+    hd_runtime *rt = rt_start(1);
+    model_calm(true);
+    hd_dispatcher *pool = pool_with_spare(rt);
+    settle_pool(pool);
+    hd_task *stuck = poll_on(pool, hold_and_queue, &hold);
+    while (!hdi_load_acquire(&hold.held)) hdi_cpu_relax();
+    model_calm(false);
+    start_spare(pool);
+    MODEL_EQUAL(rt_join(stuck), 0);
+    MODEL_EQUAL(hd_runtime_drain(rt, HD_FOREVER), 0);
+    model_calm(true);
+    hd_dispatcher_unref(pool);
+    rt_stop(rt);
+}
+
 /* It is in the LIFO slot of the stuck worker itself, or just about to be put there: the monitor
  * takes it out. */
 static hd_poll hold_and_spawn(void *state, int *result)
@@ -122,7 +148,7 @@ MODEL(spare_takes_over, .sc = 1, .tso = 1, .pso = 1, RT_STEPS)
 {
     struct hold hold = {.held = 0};
     struct hdi_runq between;
-    hdi_runq_init(&between, HDI_RUNQ_RING);
+    hdi_runq_init(&between, HDI_RUNQ_RING, true);
     hd_runtime *rt = rt_start(1);
     model_calm(true);
     hd_dispatcher *pool = pool_with_spare(rt);
@@ -146,7 +172,7 @@ MODEL(reserve_is_dismissed, .sc = 1, .tso = 1, .pso = 1, RT_STEPS,
 {
     struct hold hold = {.held = 0};
     struct hdi_runq between;
-    hdi_runq_init(&between, HDI_RUNQ_RING);
+    hdi_runq_init(&between, HDI_RUNQ_RING, true);
     hd_runtime *rt = rt_start(1);
     model_calm(true);
     hd_dispatcher *pool = pool_with_spare(rt);

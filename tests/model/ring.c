@@ -17,8 +17,8 @@ struct table {
 static void table_init(struct table *t)
 {
     memset(t, 0, sizeof(*t)); /* stale slots would look right */
-    hdi_ring_init(&t->ring);
-    for (int i = 0; i < 2; i++) hdi_ring_init(&t->thief[i]);
+    hdi_ring_init(&t->ring, false);
+    for (int i = 0; i < 2; i++) hdi_ring_init(&t->thief[i], false);
     MODEL_NAME(t->ring.head);
     MODEL_NAME(t->ring.tail);
     MODEL_NAME(t->ring.slots);

@@ -7,7 +7,7 @@
  *   MODEL(ring_two_thieves, .sc = 3, .tso = 2, .pso = 2, .kills = "ring_abandon ring_narrow")
  *   {
  *       struct hdi_ring ring;
- *       hdi_ring_init(&ring);
+ *       hdi_ring_init(&ring, false);
  *       MODEL_NAME(ring.head);
  *       void *t = model_thread(thief, &ring);
  *       ... use the ring as its owner ...

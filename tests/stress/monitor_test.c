@@ -504,6 +504,27 @@ TEST(spares_come_and_go)
     }
 }
 
+/* ---- who may take from whose queue ---- */
+
+static bool first_is_alone(const hd_options *options)
+{
+    hd_runtime *runtime = stress_runtime(options);
+    EXPECT_EQ(runtime->main.workers[0].queue.shape, HDI_RUNQ_RING);
+    const bool alone = runtime->main.workers[0].queue.ring.alone;
+    hd_runtime_destroy(runtime);
+    return alone;
+}
+
+TEST(a_worker_is_alone_with_its_queue_only_where_no_spare_may_come)
+{
+    hd_options one = live(1), two = live(2);
+    EXPECT(!first_is_alone(&one));
+    one.stall_ns = HD_FOREVER;
+    EXPECT(first_is_alone(&one));
+    two.stall_ns = HD_FOREVER;
+    EXPECT(!first_is_alone(&two));
+}
+
 /* ---- the monitor's thread ---- */
 
 static unsigned monitors(void)

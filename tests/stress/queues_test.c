@@ -65,7 +65,7 @@ static unsigned ring_count;
 static void ring_init_before_wrap(struct hdi_ring *ring, unsigned before)
 {
     const uint32_t start = UINT32_MAX - before;
-    hdi_ring_init(ring);
+    hdi_ring_init(ring, false);
     hdi_store_relaxed(&ring->head, (uint64_t)start << 32 | start);
     hdi_store_relaxed(&ring->tail, start);
 }
