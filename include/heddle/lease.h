@@ -42,7 +42,7 @@ typedef struct hd_lease {
  * more than HD_LEASE_MAX bytes is cut. *lease is to be none: who has one ends it first.
  * Context: fiber or thread; with HD_NOW any.  Switches: yes, if there is nothing.
  * Allocates: cached.
- * Cancel: nothing was read.
+ * Cancel: nothing was read. Of a close at the moment bytes come, either may be first.
  * Returns: how many bytes, as lease->count; 0: the other side will send no more, and *lease is
  * untouched, as on failure; -EINVAL if it was one, -ENOMEM; as hd_read(). */
 HD_API HD_MUST_USE ssize_t hd_lease_read(hd_io io, hd_lease *lease);

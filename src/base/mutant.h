@@ -102,6 +102,10 @@
     X(reader_kept, "a reader that was told is told again")                                \
     X(reader_phase_late, "a reader is told in the phase it is in by then")                \
     X(reader_alone, "who tells the reader tells nobody else")                             \
+    X(lent_blind, "who lends to a reader does not look whether its wait had ended")        \
+    X(lent_late, "who lends to a reader says what after it has told it")                  \
+    X(lent_unasked, "a reader that waits for no lease is lent something")                 \
+    X(lent_first, "a reader is lent what came after something else")                      \
     X(outbox_end_early, "who queues a handle says so before it is there")                 \
     X(outbox_start_early, "who takes handles gives their places away before it has read them") \
     X(outbox_queued_kept, "who takes a handle out leaves it marked as queued")            \

@@ -41,14 +41,18 @@ static inline void hdi_side_tried(struct hdi_source *source, struct hdi_side *si
     if (!from_taken) side->ready = n != -EAGAIN && !less; /* SRC-2, SRC-6 */
 }
 
-/* `source`: what hdi_source_of(io) said, maybe some time ago. `lends`: who waits, waits for a
- * lease. */
+/* Make of what the caller was lent (SRC-9) what `try_it` would have. Returns: as that. */
+typedef ssize_t hdi_lent_fn(const struct hdi_lent *lent, void *arg);
+
+/* `source`: what hdi_source_of(io) said, maybe some time ago. `take_lent`: who waits, waits for a
+ * lease; or NULL. */
 HDI_ALWAYS_INLINE ssize_t hdi_source_do_at(struct hdi_source *source, hd_io io, bool out,
-                                           hdi_try_fn *try_it, void *arg, size_t all, bool lends,
-                                           int64_t deadline)
+                                           hdi_try_fn *try_it, void *arg, size_t all,
+                                           hdi_lent_fn *take_lent, int64_t deadline)
 {
     const bool now = deadline == HD_NOW;
     bool waited = false;
+    struct hdi_lent lent;
     int err = hdi_wait_enter_self(hdi_task_self(), deadline, HDI_COST_SYSCALL, NULL);
     if (err) return err;
     if (!source) return hdi_source_stale(io);
@@ -72,8 +76,9 @@ HDI_ALWAYS_INLINE ssize_t hdi_source_do_at(struct hdi_source *source, hd_io io, 
             hdi_lock_give(&side->waitable.lock);
             hdi_lock_take(&side->waitable.lock);
         }
-        if (!out) source->lends = lends;
-        err = hdi_source_wait(source, side, io, deadline);
+        if (!out) source->lends = take_lent;
+        err = hdi_source_wait(source, side, io, take_lent ? &lent : NULL, deadline);
+        if (take_lent && err > 0) return take_lent(&lent, arg);
         if (err) return err;
         waited = true;
     }

@@ -203,6 +203,11 @@ ssize_t hdi_lane_lend(struct hdi_source *source, struct hdi_loan *loan, char **b
     return source->failed ? -ENODATA : nothing_ahead(source);
 }
 
+ssize_t hdi_lane_lent(const struct hdi_lent *lent, struct hdi_loan *loan)
+{
+    return lent->lane->kind->lent(lent->lane, lent->what, loan);
+}
+
 int hdi_lane_accept(struct hdi_source *source)
 {
     if (!lane_ahead(source)) return -ENODATA;

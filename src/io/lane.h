@@ -78,6 +78,8 @@ struct hdi_lane_kind {
     /* The same by lending the first buffer (hdi_lane_lend), which comes back from any thread. */
     ssize_t (*lend)(struct hdi_lane *lane, struct hdi_source *source, struct hdi_loan *loan,
                     char **bytes);
+    /* What it lent to a reader that waited (hdi_source_lend): all of *loan, so many bytes. */
+    ssize_t (*lent)(struct hdi_lane *lane, uint32_t what, struct hdi_loan *loan);
     void (*take_back)(struct hdi_lane *lane, const struct hdi_loan *loans, unsigned count);
     /* Have the kernel make a call. NULL: it cannot. */
     void (*fly)(struct hdi_lane *lane, struct hdi_flight *flight);

@@ -70,6 +70,14 @@ HDI_ALWAYS_INLINE ssize_t try_read(struct hdi_source *source, void *arg)
     return n == -ENODATA ? read_block(source, arg) : n;
 }
 
+HDI_ALWAYS_INLINE ssize_t take_lent(const struct hdi_lent *lent, void *arg)
+{
+    struct hdi_loan loan;
+    const ssize_t n = hdi_lane_lent(lent, &loan);
+    begin(arg, loan, loan.base, n);
+    return n;
+}
+
 /* The descriptor's position moves, as by hd_read(). */
 static ssize_t read_file(hd_io io, hd_lease *lease, int64_t deadline)
 {
@@ -91,7 +99,8 @@ ssize_t hd_lease_read_until(hd_io io, hd_lease *lease, int64_t deadline)
     struct hdi_source *source = hdi_source_of(io);
     if (lease->private_[0]) return -EINVAL;
     if (is_file(source)) return read_file(io, lease, deadline);
-    return hdi_source_do_at(source, io, false, try_read, lease, HDI_BLOCK_BYTES, true, deadline);
+    return hdi_source_do_at(source, io, false, try_read, lease, HDI_BLOCK_BYTES, take_lent,
+                            deadline);
 }
 
 ssize_t hd_lease_read(hd_io io, hd_lease *lease)
@@ -126,7 +135,7 @@ HDI_ALWAYS_INLINE ssize_t try_write(struct hdi_source *source, void *arg)
 static ssize_t write_some(struct hdi_source *source, hd_io io, hd_lease *lease, int64_t deadline)
 {
     if (is_file(source)) return hd_write_until(io, lease->bytes, lease->count, deadline);
-    return hdi_source_do_at(source, io, true, try_write, lease, lease->count, false, deadline);
+    return hdi_source_do_at(source, io, true, try_write, lease, lease->count, NULL, deadline);
 }
 
 int hd_lease_write_until(hd_io io, hd_lease *lease, int64_t deadline)

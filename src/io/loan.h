@@ -8,7 +8,8 @@
  *   of a ring   where the kernel has put bytes before anybody asked (io/uring.h)
  *
  *   LOAN-1  A buffer has one owner: the kernel; a lane, as a spare; a source, as what was received
- *           (in.lock) or is to be sent (out.lock); or a lease. Who has it last gives it back.
+ *           (in.lock) or is to be sent (out.lock); a lease, or the fiber that has asked for one and
+ *           was lent it while it waited (SRC-9). Who has it last gives it back.
  *   LOAN-2  Leases, and the outbox, have at most half of a ring's buffers, but for what several
  *           threads lend at the same moment: from then on bytes are copied out.
  */

@@ -115,6 +115,110 @@ static int receive_ahead(void *arg)
 
 TEST_DRIVERS(the_lane_receives_for_who_waits, options) { run(receive_ahead, options); }
 
+/* What comes is lent to who waits for it alone, before it runs (SRC-9): */
+struct one {
+    hd_io io;
+    hd_lease lease;
+    ssize_t n; /* -1: not read yet */
+};
+
+static int lease_one(void *arg)
+{
+    struct one *one = arg;
+    one->n = hd_lease_read(one->io, &one->lease);
+    return 0;
+}
+
+static bool has_reader(hd_io io)
+{
+    struct hdi_source *source = hdi_source_of(io);
+    hdi_lock_take(&source->in.waitable.lock);
+    const bool has = source->reader;
+    hdi_lock_give(&source->in.waitable.lock);
+    return has;
+}
+
+enum { LITTLE = 10 };
+
+/* By the kernel, at once. The worker looks for news between two yields, and we are before whoever
+ * these wake. */
+static void send_to(struct one *one, hd_io from, size_t at)
+{
+    char *bytes = leases_make(LITTLE, at);
+    EXPECT_EQ(send(hd_io_fd(from), bytes, LITTLE, 0), LITTLE);
+    free(bytes);
+    while (has_reader(one->io)) hd_yield();
+    EXPECT_EQ(one->n, -1);
+}
+
+static void expect_leased(struct one *one, size_t at)
+{
+    EXPECT_EQ(one->n, LITTLE);
+    leases_expect(one->lease.bytes, one->lease.count, at);
+    hd_lease_end(&one->lease);
+}
+
+static hd_task *await(struct one *one, hd_io io)
+{
+    *one = (struct one){.io = io, .n = -1};
+    hd_task *reader = rt_spawn(NULL, lease_one, one);
+    while (!has_reader(io)) hd_yield();
+    return reader;
+}
+
+/* so a close comes too late, and so does what is next, for others. */
+static int lend_at_once(void *arg)
+{
+    hd_io ends[2];
+    struct one one, next = {.n = -1};
+    (void)arg;
+    leases_pair(ends, false);
+    if (!is_uring()) return 0;
+    struct hdi_uring *ring = ring_of(ends[0]);
+    hd_task *reader = await(&one, ends[0]);
+    EXPECT_EQ(hdi_uring_lent(ring), 0);
+    send_to(&one, ends[1], 0);
+    EXPECT_EQ(hdi_uring_lent(ring), 1);
+    hd_task *other = await(&next, ends[0]);
+    EXPECT_EQ(rt_join(reader), 0);
+    expect_leased(&one, 0);
+    send_to(&next, ends[1], LITTLE);
+    EXPECT_EQ(hd_close(ends[0]), 0);
+    EXPECT_EQ(rt_join(other), 0);
+    expect_leased(&next, LITTLE);
+    EXPECT_EQ(hdi_uring_lent(ring), 0);
+    EXPECT_EQ(hd_close(ends[1]), 0);
+    return 0;
+}
+
+TEST_DRIVERS(who_waits_alone_is_lent_what_comes, options) { run(lend_at_once, options); }
+
+/* Of two that wait nobody is. */
+static int lend_to_none(void *arg)
+{
+    hd_io ends[2];
+    struct one one;
+    (void)arg;
+    leases_pair(ends, false);
+    if (!is_uring()) return 0;
+    hd_task *reader = await(&one, ends[0]);
+    struct one two = {.io = ends[0], .n = -1};
+    hd_task *other = rt_spawn(NULL, lease_one, &two);
+    for (int i = 0; i < 3; i++) hd_yield(); /* It waits, too. */
+    send_to(&one, ends[1], 0);
+    EXPECT_EQ(lent_of(ends[0]), 0);
+    EXPECT_EQ(rt_join(reader), 0);
+    expect_leased(&one, 0);
+    EXPECT_EQ(send(hd_io_fd(ends[1]), "x", 1, 0), 1);
+    EXPECT_EQ(rt_join(other), 0);
+    EXPECT_EQ(two.n, 1);
+    hd_lease_end(&two.lease);
+    nets_close(ends[0], ends[1]);
+    return 0;
+}
+
+TEST_DRIVERS(of_two_that_wait_none_is_lent_what_comes, options) { run(lend_to_none, options); }
+
 /* Who waits for readiness, or to read into memory of its own, has nothing received for it. */
 static int receive_nothing(void *arg)
 {

@@ -239,19 +239,25 @@ int hdi_source_finish(struct hdi_source *source)
 }
 
 /* How a `reader`'s wait may end, beside what ends any. */
-enum { READER_TOLD, READER_CLOSED };
+enum { READER_TOLD, READER_LENT, READER_CLOSED };
+
+/* It is told of something, whoever else is; there is none any more. Returns whether it was that
+ * which ended its wait. Context: in.lock, and there is one. */
+static bool tell_reader(struct hdi_source *source, uint32_t how, struct hdi_wakeups *wakeups)
+{
+    struct hd_task *reader = source->reader;
+    const uint32_t phase = HDI_MUTANT(reader_phase_late) ? reader->phase : source->reader_phase;
+    if (!HDI_MUTANT(reader_kept)) source->reader = NULL;
+    return hdi_waiter_decide_task(reader, phase, how, wakeups);
+}
 
 /* Context: the side's lock. */
 static void wake_all(struct hdi_source *source, struct hdi_side *side, int result,
                      struct hdi_wakeups *wakeups)
 {
-    struct hd_task *reader = side == &source->in ? source->reader : NULL;
-    if (reader) {
-        const uint32_t phase =
-            HDI_MUTANT(reader_phase_late) ? reader->phase : source->reader_phase;
+    if (side == &source->in && source->reader) {
         hdi_source_fetch_reader(source);
-        if (!HDI_MUTANT(reader_kept)) source->reader = NULL;
-        hdi_waiter_decide_task(reader, phase, result ? READER_CLOSED : READER_TOLD, wakeups);
+        (void)tell_reader(source, result ? READER_CLOSED : READER_TOLD, wakeups); /* As below. */
         if (HDI_MUTANT(reader_alone)) return;
     }
     for (struct hdi_node *node; (node = hdi_node_pop(&side->waiters));) {
@@ -367,6 +373,35 @@ void hdi_side_tell(struct hdi_source *source, struct hdi_side *side, bool unsure
     side->ready = true;
     side->unsure |= unsure;
     wake_all(source, side, 0, wakeups);
+}
+
+/* SRC-9: with others, what they wait for may have to be asked for again; and what the reader would
+ * have found out by trying is known: there is no more. */
+static bool may_lend(const struct hdi_source *source)
+{
+    const struct hdi_side *side = &source->in;
+    if (!source->reader || !hdi_list_empty(&side->waiters)) return false;
+    if (!source->reader_lends && !HDI_MUTANT(lent_unasked)) return false;
+    if (HDI_MUTANT(lent_first)) return true;
+    const bool before = source->held > 0 || source->taken || source->taking || source->failed;
+    return !before && !side->ready && !side->unsure;
+}
+
+static void name_lent(struct hd_task *reader, uint32_t what)
+{
+    hdi_plain_write(&reader->fiber.lent);
+    reader->fiber.lent = what;
+}
+
+bool hdi_source_lend(struct hdi_source *source, uint32_t what, struct hdi_wakeups *wakeups)
+{
+    if (!may_lend(source)) return false;
+    struct hd_task *reader = source->reader;
+    hdi_source_fetch_reader(source);
+    if (!HDI_MUTANT(lent_late)) name_lent(reader, what); /* WAIT-3: it is still there. */
+    const bool won = tell_reader(source, READER_LENT, wakeups);
+    if (HDI_MUTANT(lent_late)) name_lent(reader, what);
+    return won || HDI_MUTANT(lent_blind);
 }
 
 static void tell_side(struct hdi_source *source, struct hdi_side *side, hd_io handle, bool unsure,
@@ -539,7 +574,7 @@ static const struct hdi_op op_reader = {
 /* Most waits, of either side. Functions of their own, with nothing else on the stack, and nothing
  * set that is not read: it is cold when it is needed again. */
 static __attribute__((noinline)) int wait_to_read(struct hdi_source *source, hd_io io,
-                                                  struct hd_task *task)
+                                                  struct hdi_lent *lent, struct hd_task *task)
 {
     struct hdi_waiter waiter;
     hd_case c;
@@ -554,9 +589,16 @@ static __attribute__((noinline)) int wait_to_read(struct hdi_source *source, hd_
     waiter.count = 1;
     source->reader = task; /* SRC-8 */
     source->reader_phase = task->phase;
+    source->reader_lends = lent;
+    if (lent) lent->lane = hdi_load_relaxed(&source->lane); /* V: hdi_side_watch() saw to it. */
     source->reader_frame = (const char *)&waiter;
     hdi_lock_give(&source->in.waitable.lock);
     const int which = hdi_waiter_sleep_fiber(&waiter, true);
+    if (hdi_likely(which == READER_LENT) && lent) {
+        hdi_plain_read(&task->fiber.lent);
+        lent->what = task->fiber.lent;
+        return 1;
+    }
     if (hdi_likely(which == READER_TOLD)) return 0;
     return which == READER_CLOSED ? -ECANCELED : hdi_wait_left(&c, which);
 }
@@ -579,7 +621,8 @@ static __attribute__((noinline)) int wait_otherwise(struct hdi_side *side, bool 
     return hdi_wait_locked(out ? &hdi_op_writable : &hdi_op_readable, &c, deadline);
 }
 
-int hdi_source_wait(struct hdi_source *source, struct hdi_side *side, hd_io io, int64_t deadline)
+int hdi_source_wait(struct hdi_source *source, struct hdi_side *side, hd_io io,
+                    struct hdi_lent *lent, int64_t deadline)
 {
     const bool out = side == &source->out;
     const int err = hdi_side_watch(source, side);
@@ -591,11 +634,11 @@ int hdi_source_wait(struct hdi_source *source, struct hdi_side *side, hd_io io, 
     if (!task || task->kind != HDI_TASK_FIBER || (!out && source->reader)) {
         return wait_otherwise(side, out, io, deadline);
     }
-    return out ? wait_to_write(side, io, task) : wait_to_read(source, io, task);
+    return out ? wait_to_write(side, io, task) : wait_to_read(source, io, lent, task);
 }
 
 ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t all,
                       int64_t deadline)
 {
-    return hdi_source_do_at(hdi_source_of(io), io, out, try_it, arg, all, false, deadline);
+    return hdi_source_do_at(hdi_source_of(io), io, out, try_it, arg, all, NULL, deadline);
 }

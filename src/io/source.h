@@ -30,6 +30,11 @@
  *   SRC-7  A slot whose last generation was used is not used again.
  *   SRC-8  The first fiber that waits to read, for as long as it takes, is not queued: it is the
  *          `reader`. A node would lie on its stack, which is in no cache by the time it is woken.
+ *   SRC-9  A reader that waits for a lease, and is the only one to wait, may be lent what comes by
+ *          who learns of it, instead of being told, if there is nothing to be read before that. It
+ *          is the reader's if its wait ends by that: one that a cancel or a close has ended leaves
+ *          it to the next. As it is named in the reader's task, nobody takes it for another's,
+ *          whatever the source is when the reader runs: a close in between finds it read.
  *
  * System calls under a spinning lock: they do not wait, and two tasks that read from the same
  * socket at the same moment are rare.
@@ -102,12 +107,13 @@ struct hdi_source {
     bool ahead;                        /* in.lock: `armed` means that it does so */
     bool collected;                    /* in.lock: or that it is in a set (io/epoll.h) */
     bool stopping;                     /* in.lock, as all up to `taken`: it shall no more */
-    bool lends;                        /* who waits to read, waits for a lease */
+    bool lends;                        /* who began to wait last, to read, waits for a lease */
     bool taking;                       /* the lane receives for who waits (io/uring_take.c) */
     int failed;                        /* what receiving ahead ended with, to be told; 0: nothing */
     uint16_t held_first, held_last, held; /* buffers of the lane, of what was received ahead */
     uint16_t taken_start, taken_end;   /* the part of the next that was not read yet */
     uint16_t reader_phase;             /* of the wait of the `reader` */
+    bool reader_lends;                 /* that waits for a lease */
     struct hdi_block *taken;           /* what the lane received for who waited; NULL: nothing */
     struct hd_task *reader;            /* SRC-8; NULL: none */
     const char *reader_frame;          /* where on its stack it goes on */
@@ -230,8 +236,21 @@ typedef ssize_t hdi_try_fn(struct hdi_source *source, void *arg);
 ssize_t hdi_source_do(hd_io io, bool out, hdi_try_fn *try_it, void *arg, size_t all,
                       int64_t deadline);
 
-/* Wait for a side, whose lock is held, and is given back. Returns: 0: it may be ready; -errno. */
-int hdi_source_wait(struct hdi_source *source, struct hdi_side *side, hd_io io, int64_t deadline);
+/* What the caller was lent while it waited (SRC-9): something of this lane's. */
+struct hdi_lent {
+    struct hdi_lane *lane;
+    uint32_t what;
+};
+
+/* Wait for a side, whose lock is held, and is given back. `lent`: for a lease, or NULL. Returns: 0:
+ * it may be ready; 1: *lent is the caller's; -errno. */
+int hdi_source_wait(struct hdi_source *source, struct hdi_side *side, hd_io io,
+                    struct hdi_lent *lent, int64_t deadline);
+
+/* Lend what has come, and was not received by anybody, to the reader (SRC-9). Context: in.lock.
+ * Returns whether it has it; if not, it is to be told. */
+HD_MUST_USE bool hdi_source_lend(struct hdi_source *source, uint32_t what,
+                                 struct hdi_wakeups *wakeups);
 
 /* What happens, with -ECANCELED, when the handle is closed: for calls that wait for something else
  * meanwhile (hdi_wait_unless). Of a kind that is never waited for: it stands among those that wait
@@ -264,6 +283,9 @@ ssize_t hdi_lane_receive(struct hdi_source *source, const struct iovec *parts, i
 /* Lend the first buffer of what was received ahead: *loan, and the bytes in it. Context: in.lock.
  * Returns: how many bytes; -EAGAIN as above; -ENODATA: it is to be read, by a copy or a call. */
 ssize_t hdi_lane_lend(struct hdi_source *source, struct hdi_loan *loan, char **bytes);
+
+/* What was lent to who waited, as above. Returns: how many bytes. */
+ssize_t hdi_lane_lent(const struct hdi_lent *lent, struct hdi_loan *loan);
 
 /* Leave what is written to be sent later. Context: out.lock, as in what follows. Returns: `bytes`;
  * an error of what was left before, once; -EAGAIN; -ENODATA: the kernel is to be asked. */

@@ -148,7 +148,7 @@ HDI_ALWAYS_INLINE ssize_t read_parts(hd_io io, const struct iovec *parts, int co
     struct hdi_source *source = hdi_source_of(io);
     if (is_file(source)) return hdi_file_readv(io, parts, count, -1, deadline);
     struct parts to = {parts, count};
-    return hdi_source_do_at(source, io, false, try_read, &to, sum(parts, count), false,
+    return hdi_source_do_at(source, io, false, try_read, &to, sum(parts, count), NULL,
                             deadline);
 }
 
@@ -158,7 +158,7 @@ HDI_ALWAYS_INLINE ssize_t write_parts(hd_io io, const struct iovec *parts, int c
     struct hdi_source *source = hdi_source_of(io);
     if (is_file(source)) return hdi_file_writev(io, parts, count, -1, deadline);
     struct parts from = {parts, count};
-    return hdi_source_do_at(source, io, true, try_write, &from, sum(parts, count), false,
+    return hdi_source_do_at(source, io, true, try_write, &from, sum(parts, count), NULL,
                             deadline);
 }
 

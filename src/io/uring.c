@@ -255,8 +255,11 @@ static void tell_received(struct hdi_uring *lane, const struct io_uring_cqe *cqe
         hdi_lock_take(&source->in.waitable.lock);
         taken = hdi_source_is(source, handle);
         if (taken) {
+            const bool ended = cqe->res <= 0 && !only_stopped(cqe->res);
             take_received(lane, source, cqe);
-            hdi_side_tell(source, &source->in, cqe->res <= 0 && !only_stopped(cqe->res), wakeups);
+            if (cqe->res <= 0 || !hdi_uring_lend_last(lane, source, wakeups)) {
+                hdi_side_tell(source, &source->in, ended, wakeups);
+            }
         }
         hdi_lock_give(&source->in.waitable.lock);
     }
@@ -575,6 +578,7 @@ const struct hdi_lane_kind hdi_lane_uring = {
     .unwatch = uring_unwatch,
     .receive = hdi_uring_receive,
     .lend = hdi_uring_lend,
+    .lent = hdi_uring_lent_to,
     .take_back = hdi_uring_take_back,
     .fly = uring_fly,
     .recall = uring_recall,

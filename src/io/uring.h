@@ -265,11 +265,17 @@ void hdi_uring_link_buffer(struct hdi_uring *lane, struct hdi_source *source, ui
                            int bytes);
 void hdi_uring_unlink_buffer(struct hdi_uring *lane, struct hdi_source *source);
 
+/* Lend the only one it has, which came last, to the reader (SRC-9). Context: in.lock. Returns false
+ * if it still has it, and that is to be told. */
+bool hdi_uring_lend_last(struct hdi_uring *lane, struct hdi_source *source,
+                         struct hdi_wakeups *wakeups);
+
 /* struct hdi_lane_kind's. */
 ssize_t hdi_uring_receive(struct hdi_lane *base, struct hdi_source *source,
                           const struct iovec *parts, int count);
 ssize_t hdi_uring_lend(struct hdi_lane *base, struct hdi_source *source, struct hdi_loan *loan,
                        char **bytes);
+ssize_t hdi_uring_lent_to(struct hdi_lane *base, uint32_t what, struct hdi_loan *loan);
 void hdi_uring_take_back(struct hdi_lane *base, const struct hdi_loan *loans, unsigned count);
 
 /* How many are lent, to leases or the outbox: of other threads' own, a guess. */

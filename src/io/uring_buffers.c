@@ -149,18 +149,23 @@ ssize_t hdi_uring_receive(struct hdi_lane *base, struct hdi_source *source,
 
 /* ---- lending ---- */
 
+static void count_lent(struct hdi_uring *lane, unsigned change)
+{
+    if (lane->lane.worker == hdi_worker_self()) {
+        hdi_store_relaxed(&lane->lent_here, hdi_load_relaxed(&lane->lent_here) + change);
+        return;
+    }
+    hdi_lock_take(&lane->lock);
+    hdi_store_relaxed(&lane->lent_elsewhere, hdi_load_relaxed(&lane->lent_elsewhere) + change);
+    hdi_lock_give(&lane->lock);
+}
+
 /* LOAN-2. Returns false if it is to be copied. */
 static bool may_lend(struct hdi_uring *lane)
 {
-    if (hdi_uring_lent(lane) >= HDI_URING_BUFFERS / 2) return false;
-    if (lane->lane.worker == hdi_worker_self()) {
-        hdi_store_relaxed(&lane->lent_here, hdi_load_relaxed(&lane->lent_here) + 1);
-        return true;
-    }
-    hdi_lock_take(&lane->lock);
-    hdi_store_relaxed(&lane->lent_elsewhere, hdi_load_relaxed(&lane->lent_elsewhere) + 1);
-    hdi_lock_give(&lane->lock);
-    return true;
+    const bool may = hdi_uring_lent(lane) < HDI_URING_BUFFERS / 2;
+    if (may) count_lent(lane, 1);
+    return may;
 }
 
 ssize_t hdi_uring_lend(struct hdi_lane *base, struct hdi_source *source, struct hdi_loan *loan,
@@ -173,6 +178,33 @@ ssize_t hdi_uring_lend(struct hdi_lane *base, struct hdi_source *source, struct 
     *loan = (struct hdi_loan){bytes_of(lane, id), base};
     *bytes = loan->base + lane->start[id];
     return lane->end[id] - lane->start[id];
+}
+
+/* What a buffer is called while it is on its way to a reader: which, and how many bytes are in it,
+ * from its start on. */
+enum { LENT_BITS = 16 };
+_Static_assert(HDI_URING_BUFFER_BYTES < 1 << LENT_BITS && HDI_URING_BUFFERS <= 1 << LENT_BITS,
+               "both fit");
+
+bool hdi_uring_lend_last(struct hdi_uring *lane, struct hdi_source *source,
+                         struct hdi_wakeups *wakeups)
+{
+    if (source->held != 1 || !source->reader || !source->reader_lends) return false;
+    if (!may_lend(lane)) return false;
+    const uint16_t id = unlink_first(lane, source); /* As soon as it is told, it is the reader's. */
+    const uint16_t bytes = lane->end[id];
+    HDI_ASSERT(lane->start[id] == 0);
+    if (hdi_source_lend(source, (uint32_t)id << LENT_BITS | bytes, wakeups)) return true;
+    hdi_uring_link_buffer(lane, source, id, bytes);
+    count_lent(lane, -1u);
+    return false;
+}
+
+ssize_t hdi_uring_lent_to(struct hdi_lane *base, uint32_t what, struct hdi_loan *loan)
+{
+    const uint16_t id = (uint16_t)(what >> LENT_BITS);
+    *loan = (struct hdi_loan){bytes_of((struct hdi_uring *)base, id), base};
+    return what & ((1 << LENT_BITS) - 1);
 }
 
 void hdi_uring_take_back(struct hdi_lane *base, const struct hdi_loan *loans, unsigned count)

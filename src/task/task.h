@@ -133,6 +133,7 @@ struct hd_task {
                 struct hdi_waiter *waiter; /* after it: what it waits on; NULL if nothing */
             };
             uint32_t holds; /* its own: locks of its thread that it holds (sync/hold.c) */
+            uint32_t lent;  /* by who ended its wait, to be looked at next (SRC-9) */
         } fiber;
         struct {
             struct hdi_credit credit_;
@@ -146,7 +147,7 @@ struct hd_task {
 
 #if !HDI_ASAN && !HDI_TSAN /* whose contexts are larger */
 _Static_assert(offsetof(struct hd_task, fiber.context) % 64 == 0 &&
-                   offsetof(struct hd_task, fiber.holds) / 64 ==
+                   offsetof(struct hd_task, fiber.lent) / 64 ==
                        offsetof(struct hd_task, fiber.context) / 64,
                "a run of a fiber uses the task's first line and this one");
 #endif

@@ -207,14 +207,16 @@ HDI_ALWAYS_INLINE bool hdi_waiter_decide_one(struct hdi_waiter *waiter, uint32_t
 }
 
 /* The same for a fiber whose waiter need not be looked at: `phase` is the one its wait began in.
- * The task's own may be that of its next wait by now, though it has not left this one (WAIT-3).
- * Whether it was this that ended the wait is not told. */
-HDI_ALWAYS_INLINE void hdi_waiter_decide_task(struct hd_task *task, uint32_t phase,
+ * The task's own may be that of its next wait by now, though it has not left this one (WAIT-3). */
+HDI_ALWAYS_INLINE bool hdi_waiter_decide_task(struct hd_task *task, uint32_t phase,
                                               uint32_t which, struct hdi_wakeups *wakeups)
 {
-    if (hdi_transition_to_decided(&task->word, phase, which) != HDI_DECISION_SUBMIT) return;
-    task->resumes = true; /* It is RUNNING already (task/state.h). */
-    hdi_wakeups_add(wakeups, task);
+    const enum hdi_decision decision = hdi_transition_to_decided(&task->word, phase, which);
+    if (decision == HDI_DECISION_SUBMIT) {
+        task->resumes = true; /* It is RUNNING already (task/state.h). */
+        hdi_wakeups_add(wakeups, task);
+    }
+    return decision != HDI_DECISION_LOST;
 }
 
 /* Whether a fiber waits there. */
