@@ -145,7 +145,7 @@ typedef struct hd_options {
                             * takes SIGURG for itself, to have the backtrace taken */
     hd_profile profile;    /* what tasks may do (cap.h); default: everything */
 
-    /* I/O (live). By io_uring, SIGURG is sent to workers that are in one task for long (hd_io(3)). */
+    /* I/O (live). By io_uring, workers that are in one task for long get SIGURG (hd_io(3)). */
     hd_io_driver io;       /* HEDDLE_IO=epoll or HEDDLE_IO=uring in the environment wins */
     bool embedded;         /* no threads: tasks run in hd_run_once(), for programs with an event
                             * loop of their own; one worker, and HD_IO_EPOLL. Not in sim */

@@ -401,7 +401,8 @@ static void uring_carry_out(struct hdi_lane *base, struct hdi_wakeups *wakeups)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
     const unsigned tail = hdi_uring_publish(lane);
-    if (hdi_uring_left(lane, tail) > 0) hdi_uring_enter(lane, tail);
+    lane->looked = hdi_uring_left(lane, tail) > 0;
+    if (lane->looked) hdi_uring_enter(lane, tail);
     hdi_lock_take(&lane->telling); /* Another may have taken some, and not told them yet. */
     drain(lane, wakeups);
     hdi_lock_give(&lane->telling);
@@ -422,11 +423,13 @@ static void tell_bulky(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
     (void)hdi_epoll_tell(events, count, wakeups);
 }
 
+/* What was carried out this moment has brought the news, too. */
 static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wakeups)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
     if (collects(lane)) tell_bulky(lane, wakeups);
-    if (look) hdi_uring_look(lane);
+    if (look && !lane->looked) hdi_uring_look(lane);
+    lane->looked = false;
     hear(lane, wakeups);
 }
 

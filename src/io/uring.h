@@ -89,6 +89,7 @@ struct hdi_uring {
     _Atomic(unsigned) returned;       /* lock */
     char *memory;
     struct hdi_outbox outbox;
+    bool looked; /* its worker's: it has entered the kernel since it was asked to look */
     unsigned file_count;                    /* lock, as the next: places that are free */
     uint16_t *files;
     struct hdi_epoll bulky;

@@ -80,6 +80,38 @@ TEST_DRIVERS(a_full_ring_has_a_worker_that_sleeps_enter, options)
     if (options->io == HD_IO_URING) rt_run(sleep_meanwhile, NULL, &own);
 }
 
+/* ---- news for others ---- */
+
+static _Atomic(bool) heard;
+
+static int hear_one(void *arg)
+{
+    char byte = 0;
+    EXPECT_EQ(hd_read(*(const hd_io *)arg, &byte, 1), 1);
+    hdi_store_release(&heard, true);
+    return 0;
+}
+
+/* The only worker stays in this fiber until another has read what is sent here. */
+static void compute_until_heard(hd_io ends[2], enum nets_kind kind)
+{
+    (void)kind;
+    hdi_store_release(&heard, false);
+    hd_task *reader = rt_spawn(NULL, hear_one, &ends[0]);
+    EXPECT_EQ(hd_sleep_ms(2), 0); /* Then it waits, and the kernel knows: if not, it is as good. */
+    EXPECT_EQ(write(hd_io_fd(ends[1]), "x", 1), 1);
+    while (!hdi_load_acquire(&heard)) hdi_cpu_relax();
+    EXPECT_EQ(rt_join(reader), 0);
+}
+
+TEST_DRIVERS(a_worker_that_computes_keeps_no_news, options)
+{
+    hd_options own = rt_workers(options, 1);
+    own.stall_ns = 2 * HD_MS_NS; /* so that there is a thread for others */
+    if (HDI_TSAN) test_skip("a signal waits for the next system call there");
+    nets_each_kind(compute_until_heard, &own);
+}
+
 #else
 
 TEST(no_ring_without_io_uring)
