@@ -423,14 +423,32 @@ static void tell_bulky(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
     (void)hdi_epoll_tell(events, count, wakeups);
 }
 
-/* What was carried out this moment has brought the news, too. */
+/* Whether so many tasks have run since the worker last came that others wait for this. */
+static bool comes_rarely(struct hdi_uring *lane)
+{
+    enum { OFTEN = 64 };
+    const struct hdi_worker *worker = lane->lane.worker;
+    const uint64_t runs = hdi_load_relaxed(&worker->counters.polls); /* Its own. */
+    const uint64_t since = runs - lane->runs;
+    lane->runs = runs;
+    return since >= OFTEN || since >= worker->interval;
+}
+
+/* What was carried out this moment has brought the news, too. A worker that comes often hears some
+ * of them each time, as the kernel has it; one that is busy with others, as many as of an epoll. */
 static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wakeups)
 {
+    enum { LOOKS = 16 };
     struct hdi_uring *lane = (struct hdi_uring *)base;
+    const bool rarely = look && comes_rarely(lane);
     if (collects(lane)) tell_bulky(lane, wakeups);
     if (look && !lane->looked) hdi_uring_look(lane);
     lane->looked = false;
     hear(lane, wakeups);
+    for (int i = 0; rarely && i < LOOKS && hdi_uring_is_called(lane); i++) {
+        hdi_uring_look(lane);
+        hear(lane, wakeups);
+    }
 }
 
 /* Who is prodded in vain, since it keeps the signal out, is looked at again. */

@@ -89,7 +89,8 @@ struct hdi_uring {
     _Atomic(unsigned) returned;       /* lock */
     char *memory;
     struct hdi_outbox outbox;
-    bool looked; /* its worker's: it has entered the kernel since it was asked to look */
+    bool looked;   /* its worker's, as the next: it has entered the kernel as it would to look */
+    uint64_t runs; /* of its worker, when it last came */
     unsigned file_count;                    /* lock, as the next: places that are free */
     uint16_t *files;
     struct hdi_epoll bulky;

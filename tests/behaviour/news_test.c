@@ -119,3 +119,78 @@ TEST_DRIVERS(news_are_heard_within_the_interval, options)
         EXPECT(field.most >= field.hogs + field.interval / 2); /* It does not look all the time. */
     }
 }
+
+/* ---- for many at once ---- */
+
+enum { MANY = 200, HOGS = 10 };
+
+struct many {
+    unsigned interval;
+    hd_io ends[MANY][2];
+    uint64_t runs, written; /* as above */
+    unsigned waiting;       /* readers that wait, or will in the same run */
+};
+
+struct one {
+    struct many *many;
+    hd_io io;
+};
+
+static int read_one(void *arg)
+{
+    const struct one *one = arg;
+    char byte;
+    one->many->waiting++;
+    EXPECT_EQ(hd_read(one->io, &byte, 1), 1);
+    EXPECT(one->many->runs - one->many->written <= one->many->interval - 1 + HOGS);
+    one->many->waiting--;
+    return 0;
+}
+
+static int hog_many(void *arg)
+{
+    struct many *many = arg;
+    while (many->written == 0 || many->waiting > 0) {
+        hd_yield();
+        many->runs++;
+    }
+    return 0;
+}
+
+/* By then the worker has looked, and the kernel knows of all that wait. */
+static int write_to_all(void *arg)
+{
+    struct many *many = arg;
+    while (many->waiting < MANY || many->runs < 3 * many->interval) hd_yield();
+    for (int i = 0; i < MANY; i++) EXPECT_EQ(write(hd_io_fd(many->ends[i][1]), "n", 1), 1);
+    many->written = many->runs;
+    return 0;
+}
+
+static int be_many(void *arg)
+{
+    static struct one ones[MANY];
+    static hd_task *tasks[MANY + HOGS + 1];
+    struct many *many = arg;
+    unsigned count = 0;
+    for (int i = 0; i < MANY; i++) {
+        EXPECT_EQ(hd_unix_pair(many->ends[i]), 0);
+        ones[i] = (struct one){many, many->ends[i][0]};
+        tasks[count++] = rt_spawn(NULL, read_one, &ones[i]);
+    }
+    for (int i = 0; i < HOGS; i++) tasks[count++] = rt_spawn(NULL, hog_many, many);
+    tasks[count++] = rt_spawn(NULL, write_to_all, many);
+    while (count > 0) EXPECT_EQ(rt_join(tasks[--count]), 0);
+    for (int i = 0; i < MANY; i++) nets_close(many->ends[i][0], many->ends[i][1]);
+    return 0;
+}
+
+/* As many as a look brings: they are behind the hogs then, all at once. */
+TEST_DRIVERS(news_for_many_are_heard_within_the_interval, options)
+{
+    static struct many many;
+    many = (struct many){.interval = 255};
+    hd_options own = rt_workers(options, 1);
+    own.inject_interval_min = own.inject_interval_max = many.interval;
+    rt_run(be_many, &many, &own);
+}
