@@ -370,7 +370,7 @@ static unsigned take_batch(struct hdi_uring *lane, struct io_uring_cqe *batch, u
 }
 
 /* Tell all completions that are there. Those for which there was no place the kernel keeps until it
- * is entered again: hdi_uring_is_called(). Context: telling. */
+ * is entered again: hdi_uring_has_overflown(). Context: telling. */
 static void drain(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
 {
     enum { BATCH = 64 };
@@ -405,6 +405,10 @@ static void uring_carry_out(struct hdi_lane *base, struct hdi_wakeups *wakeups)
     if (lane->looked) hdi_uring_enter(lane, tail);
     hdi_lock_take(&lane->telling); /* Another may have taken some, and not told them yet. */
     drain(lane, wakeups);
+    while (hdi_uring_has_overflown(lane)) { /* What was carried out may be among those. */
+        hdi_uring_look(lane);
+        drain(lane, wakeups);
+    }
     hdi_lock_give(&lane->telling);
 }
 

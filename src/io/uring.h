@@ -143,6 +143,12 @@ static inline unsigned hdi_uring_left(const struct hdi_uring *lane, unsigned tai
     return left > 0 ? (unsigned)left : 0;
 }
 
+/* Whether there were more completions than places for them. */
+static inline bool hdi_uring_has_overflown(const struct hdi_uring *lane)
+{
+    return IO_URING_READ_ONCE(*lane->ring.sq.kflags) & IORING_SQ_CQ_OVERFLOW;
+}
+
 /* Whether the kernel waits for the worker to enter it. */
 static inline bool hdi_uring_is_called(const struct hdi_uring *lane)
 {

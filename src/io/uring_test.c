@@ -3,6 +3,8 @@
  * A ring that only its worker enters, from inside: what others put in reaches the kernel, whatever
  * the worker is in meanwhile (URING-5).
  */
+#include <sys/socket.h>
+
 #include "base/sanitizer.h"
 #include "io/uring.h"
 #include "nets.h"
@@ -110,6 +112,43 @@ TEST_DRIVERS(a_worker_that_computes_keeps_no_news, options)
     own.stall_ns = 2 * HD_MS_NS; /* so that there is a thread for others */
     if (HDI_TSAN) test_skip("a signal waits for the next system call there");
     nets_each_kind(compute_until_heard, &own);
+}
+
+/* ---- more news than there is room for ---- */
+
+/* Completions that have nothing to say, more than the ring has places for. */
+static void flood(struct hdi_uring *ring)
+{
+    hdi_lock_take(&ring->lock);
+    for (unsigned i = 0; i < 2 * ring->ring.cq.ring_entries; i++) {
+        struct io_uring_sqe *sqe = hdi_uring_place(ring);
+        io_uring_prep_nop(sqe);
+        io_uring_sqe_set_data64(sqe, HDI_TAG_DONE);
+    }
+    hdi_uring_hand_over(ring);
+    hdi_lock_give(&ring->lock);
+    EXPECT(hdi_uring_has_overflown(ring));
+}
+
+/* What is sent fails, and the kernel says so behind all others (OUT-3). */
+static int send_behind_a_flood(void *arg)
+{
+    hd_io ends[2];
+    (void)arg;
+    nets_watched_pair(ends);
+    flood(ring_of(ends[1]));
+    EXPECT_EQ(shutdown(hdi_source_of(ends[1])->fd, SHUT_WR), 0);
+    EXPECT_EQ(hd_write(ends[1], "x", 1), 1);
+    EXPECT_EQ(hd_sleep_ms(1), 0);
+    EXPECT_EQ(hd_write(ends[1], "x", 1), -EPIPE);
+    nets_close(ends[0], ends[1]);
+    return 0;
+}
+
+TEST_DRIVERS(the_end_of_a_send_is_heard_behind_a_flood, options)
+{
+    const hd_options own = rt_one_lane(options);
+    if (options->io == HD_IO_URING) rt_run(send_behind_a_flood, NULL, &own);
 }
 
 #else
