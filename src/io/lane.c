@@ -28,6 +28,11 @@ static void say(struct hd_runtime *runtime, const char *name, const char *why)
     options->log(options->log_arg, text);
 }
 
+static bool may_be_ring(const struct hd_runtime *runtime)
+{
+    return runtime->options.io != HD_IO_EPOLL && !runtime->options.embedded;
+}
+
 /* Context: lanes_lock. The first decides for all. */
 static struct hdi_lane *create(struct hdi_worker *worker, int event, int *err)
 {
@@ -38,7 +43,7 @@ static struct hdi_lane *create(struct hdi_worker *worker, int event, int *err)
     if (!runtime->lane_kind) {
         const char *why = NULL;
         runtime->lane_kind = &hdi_lane_epoll;
-        if (driver != HD_IO_EPOLL && !runtime->options.embedded) {
+        if (may_be_ring(runtime)) {
             lane = hdi_lane_uring.create(worker, event, err);
             if (!lane && driver == HD_IO_URING) {
                 runtime->lane_kind = NULL;
@@ -368,6 +373,13 @@ void hdi_lane_stand_in(struct hdi_lane *lane)
     if (lane->outbox) hdi_outbox_stand_in(lane, &wakeups);
     lane->kind->stand_in(lane, &wakeups);
     hdi_wakeups_go(&wakeups);
+}
+
+/* keeps_lane() */
+bool hdi_lane_by_others(const struct hdi_worker *worker)
+{
+    const struct hd_runtime *runtime = worker->exec.runtime;
+    return worker == &runtime->main.workers[0] && may_be_ring(runtime) && hdi_lane_uring.prodded;
 }
 
 void hdi_lane_prodded(struct hdi_worker *worker)

@@ -580,6 +580,7 @@ static struct hdi_lane *uring_create(struct hdi_worker *worker, int event, int *
     hdi_uring_files_init(lane);
     set_up_places(lane);
     arm_event(lane);
+    if (hdi_uring_is_own(lane)) hdi_uring_enable(lane); /* The next task may be a long one. */
     return &lane->lane;
 }
 

@@ -27,13 +27,14 @@ unsigned hdi_uring_publish(struct hdi_uring *lane)
     return tail;
 }
 
-/* Nothing but a test's fault makes it fail: then it is done again. */
+/* Nothing but a test's fault makes it fail: then it is done again. Or it was done in between, by
+ * hdi_uring_prodded(). */
 void hdi_uring_enable(struct hdi_uring *lane)
 {
     hdi_prod_admit(lane->lane.worker);
     const int err = hdi_uring_call(lane, io_uring_register, (unsigned)lane->ring.ring_fd,
                                    IORING_REGISTER_ENABLE_RINGS, NULL, 0);
-    hdi_store_release(&lane->enabled, err == 0); /* N */
+    hdi_store_relaxed(&lane->enabled, err == 0 || err == -EBADFD); /* Its own. */
 }
 
 /* It stops halfway, or before, while it has no memory for a request, which passes. */
@@ -58,25 +59,22 @@ void hdi_uring_look(struct hdi_uring *lane)
     if (hdi_uring_left(lane, tail) > 0 || hdi_uring_is_called(lane)) hdi_uring_enter(lane, tail);
 }
 
-/* The worker is anywhere, even in hdi_uring_enter(). */
+/* The worker is anywhere, even in hdi_uring_enter(), or before its first. */
 void hdi_uring_prodded(struct hdi_lane *base)
 {
     const struct hdi_uring *lane = (struct hdi_uring *)base;
     const unsigned tail = io_uring_smp_load_acquire(lane->ring.sq.ktail);
+    if (!hdi_load_relaxed(&lane->enabled)) { /* Its own: it finds that it was done. */
+        (void)io_uring_register((unsigned)lane->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL,
+                                0);
+    }
     (void)io_uring_enter((unsigned)lane->ring.enter_ring_fd, hdi_uring_left(lane, tail), 0,
                          IORING_ENTER_GETEVENTS, NULL);
 }
 
-/* One that has never entered comes to it. */
 void hdi_uring_prod(struct hdi_uring *lane)
 {
-    struct hdi_worker *worker = lane->lane.worker;
-    if (hdi_load_acquire(&lane->enabled)) { /* N */
-        (void)hdi_prod(worker);
-    } else {
-        hdi_parker_unpark(&worker->parker);
-        hdi_thread_yield();
-    }
+    (void)hdi_prod(lane->lane.worker);
 }
 
 void hdi_uring_hand_over(struct hdi_uring *lane)

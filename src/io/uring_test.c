@@ -3,6 +3,7 @@
  * A ring that only its worker enters, from inside: what others put in reaches the kernel, whatever
  * the worker is in meanwhile (URING-5).
  */
+#include <signal.h>
 #include <sys/socket.h>
 
 #include "base/sanitizer.h"
@@ -112,6 +113,50 @@ TEST_DRIVERS(a_worker_that_computes_keeps_no_news, options)
     own.stall_ns = 2 * HD_MS_NS; /* so that there is a thread for others */
     if (HDI_TSAN) test_skip("a signal waits for the next system call there");
     nets_each_kind(compute_until_heard, &own);
+}
+
+/* ---- a worker that has not entered yet ---- */
+
+struct reading {
+    hd_io io;
+    _Atomic(bool) done;
+};
+
+static void *read_one(void *arg)
+{
+    struct reading *reading = arg;
+    char byte;
+    EXPECT_EQ(hd_read(reading->io, &byte, 1), 1);
+    EXPECT_EQ(hd_close(reading->io), 0);
+    hdi_store_release(&reading->done, true);
+    return NULL;
+}
+
+/* The first worker's lane is made by a thread, and asked, while the worker is in this fiber. */
+static int compute_from_the_start(void *arg)
+{
+    hd_io ends[2];
+    pthread_t thread;
+    (void)arg;
+    EXPECT_EQ(hd_pipe(ends), 0);
+    struct reading reading = {.io = ends[0]};
+    struct hdi_source *source = hdi_source_of(ends[0]);
+    EXPECT_EQ(pthread_create(&thread, NULL, read_one, &reading), 0);
+    while (!hdi_load_acquire(&source->lane)) hdi_cpu_relax(); /* V: it has found nothing. */
+    EXPECT_EQ(hd_write(ends[1], "x", 1), 1);
+    while (!hdi_load_acquire(&reading.done)) hdi_cpu_relax();
+    EXPECT_EQ(pthread_join(thread, NULL), 0);
+    EXPECT_EQ(hd_close(ends[1]), 0);
+    return 0;
+}
+
+TEST_DRIVERS(a_worker_that_computes_enters_for_the_first_time, options)
+{
+    hd_options own = rt_workers(options, 1);
+    if (HDI_TSAN) test_skip("a signal waits for the next system call there");
+    own.quantum_ns = 2000000; /* The monitor comes, */
+    own.stall_ns = 3600 * HD_SECOND_NS; /* and no spare worker. */
+    rt_run(compute_from_the_start, NULL, &own);
 }
 
 /* ---- more news than there is room for ---- */

@@ -649,7 +649,7 @@ void hdi_worker_main(void *arg)
     const bool report = worker->exec.runtime->options.report_overflow;
     hdi_worker_enter(worker);
     if (report && hdi_overflow_thread_init(&worker->overflow) != 0) worker->overflow.base = NULL;
-    if (monitor->reports) hdi_prod_admit(worker);
+    if (monitor->reports || hdi_lane_by_others(worker)) hdi_prod_admit(worker);
     struct hd_task *task = next_task(worker);
     hdi_monitor_check(monitor); /* It may have come to it without a sleep. */
     for (; task; task = next_task(worker)) run(worker, task);
