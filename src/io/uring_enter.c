@@ -72,9 +72,11 @@ void hdi_uring_prodded(struct hdi_lane *base)
                          IORING_ENTER_GETEVENTS, NULL);
 }
 
+/* The program may have taken the signal from us: then who sleeps is woken otherwise. */
 void hdi_uring_prod(struct hdi_uring *lane)
 {
-    (void)hdi_prod(lane->lane.worker);
+    struct hdi_worker *worker = lane->lane.worker;
+    if (!hdi_prod(worker)) hdi_parker_unpark(&worker->parker);
 }
 
 void hdi_uring_hand_over(struct hdi_uring *lane)

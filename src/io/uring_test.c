@@ -3,12 +3,12 @@
  * A ring that only its worker enters, from inside: what others put in reaches the kernel, whatever
  * the worker is in meanwhile (URING-5).
  */
-#include <signal.h>
 #include <sys/socket.h>
 
 #include "base/sanitizer.h"
 #include "io/uring.h"
 #include "nets.h"
+#include "sched/prod.h"
 
 TEST_MAIN
 
@@ -194,6 +194,59 @@ TEST_DRIVERS(the_end_of_a_send_is_heard_behind_a_flood, options)
 {
     const hd_options own = rt_one_lane(options);
     if (options->io == HD_IO_URING) rt_run(send_behind_a_flood, NULL, &own);
+}
+
+/* ---- a signal that does not reach us ---- */
+
+/* Wait until the worker sleeps in the kernel. */
+static void await_sleep(struct hdi_worker *worker)
+{
+    while (hdi_load_acquire(&worker->counters.state) != HDI_WORKER_PARKED ||
+           hdi_thread_ready(&worker->thread)) {
+        hdi_thread_yield();
+    }
+}
+
+struct closing {
+    hd_io io, bell;
+};
+
+static void *close_during_sleep(void *arg)
+{
+    const struct closing *closing = arg;
+    await_sleep(ring_of(closing->io)->lane.worker);
+    EXPECT_EQ(hd_close(closing->io), 0);
+    EXPECT_EQ(hd_write(closing->bell, "x", 1), 1);
+    return NULL;
+}
+
+/* The program has other plans with the signal. */
+static int ignore_meanwhile(void *arg)
+{
+    char byte;
+    hd_io ends[2], bell[2];
+    pthread_t thread;
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction before;
+    (void)arg;
+    nets_pair(NETS_PIPE, ends);
+    nets_pair(NETS_PIPE, bell);
+    EXPECT_EQ(hd_read_until(ends[0], &byte, 1, hd_after_ms(1)), -ETIMEDOUT); /* It is watched. */
+    EXPECT_EQ(sigaction(HDI_PROD_SIGNAL, &ignore, &before), 0);
+    struct closing closing = {ends[0], bell[1]};
+    EXPECT_EQ(pthread_create(&thread, NULL, close_during_sleep, &closing), 0);
+    EXPECT_EQ(hd_read(bell[0], &byte, 1), 1);
+    EXPECT_EQ(pthread_join(thread, NULL), 0);
+    EXPECT_EQ(sigaction(HDI_PROD_SIGNAL, &before, NULL), 0);
+    EXPECT_EQ(hd_close(ends[1]), 0);
+    nets_close(bell[0], bell[1]);
+    return 0;
+}
+
+TEST_DRIVERS(a_worker_that_sleeps_is_woken_without_the_signal, options)
+{
+    const hd_options own = rt_one_lane(options);
+    if (options->io == HD_IO_URING) rt_run(ignore_meanwhile, NULL, &own);
 }
 
 #else
