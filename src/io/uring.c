@@ -351,6 +351,7 @@ static void tell(struct hdi_uring *lane, const struct io_uring_cqe *cqe,
         hdi_lock_take(&lane->lock);
         lane->set_armed = false;
         hdi_lock_give(&lane->lock);
+        hdi_uring_told(lane); /* If it sleeps already, it does so without. */
         return;
     case HDI_TAG_DONE: return;
     }

@@ -249,6 +249,87 @@ TEST_DRIVERS(a_worker_that_sleeps_is_woken_without_the_signal, options)
     if (options->io == HD_IO_URING) rt_run(ignore_meanwhile, NULL, &own);
 }
 
+/* ---- news that the monitor hears ---- */
+
+struct standing_in {
+    struct hdi_uring *ring;
+    struct hdi_source *held; /* its lock is: who stands in waits for that, with news in its hands */
+    int to;                  /* what is written there comes to the reader */
+    pthread_t thread;
+};
+
+static void *stand_in(void *arg)
+{
+    const struct standing_in *other = arg;
+    hdi_lane_stand_in(&other->ring->lane);
+    return NULL;
+}
+
+/* The news are told when the worker sleeps already. */
+static void *tell_during_sleep(void *arg)
+{
+    const struct standing_in *other = arg;
+    await_sleep(other->ring->lane.worker);
+    hdi_lock_give(&other->held->in.waitable.lock);
+    EXPECT_EQ(pthread_join(other->thread, NULL), 0);
+    EXPECT_EQ(send(other->to, "x", 1, 0), 1);
+    return NULL;
+}
+
+static unsigned news_of(struct hdi_uring *ring)
+{
+    return io_uring_smp_load_acquire(ring->ring.cq.ktail) -
+           io_uring_smp_load_acquire(ring->ring.cq.khead);
+}
+
+static ssize_t read_much(struct nets_call *call)
+{
+    char much[3 * HDI_URING_BUFFER_BYTES];
+    return hd_read_exact(call->io, much, sizeof(much), NULL);
+}
+
+/* A bulky connection of which the set told, and the monitor took the ring's word for that. */
+static int miss_the_set(void *arg)
+{
+    static const char much[3 * HDI_URING_BUFFER_BYTES];
+    hd_io bulky[2], other[2];
+    struct nets_call reader;
+    pthread_t thread;
+    (void)arg;
+    nets_watched_pair(bulky);
+    nets_watched_pair(other);
+    nets_begin(&reader, bulky[0], read_much);
+    EXPECT_EQ(hd_write_all(bulky[1], much, sizeof(much), NULL), 0);
+    EXPECT_EQ(nets_end(&reader), 0);
+    nets_begin(&reader, bulky[0], nets_do_read);
+    EXPECT_EQ(hd_sleep_ms(1), 0);
+    struct standing_in plan = {.ring = ring_of(bulky[0]),
+                               .held = hdi_source_of(other[0]),
+                               .to = hdi_source_of(bulky[1])->fd};
+    struct hdi_uring *ring = plan.ring;
+    EXPECT(hdi_source_of(bulky[0])->collected && ring->set_armed);
+    hdi_lock_take(&plan.held->in.waitable.lock);
+    EXPECT_EQ(send(hdi_source_of(other[1])->fd, "x", 1, 0), 1);
+    while (news_of(ring) < 1) hdi_uring_look(ring);
+    EXPECT_EQ(send(plan.to, "x", 1, 0), 1);
+    while (news_of(ring) < 2) hdi_uring_look(ring);
+    EXPECT_EQ(hdi_epoll_fetch(&ring->bulky, true), 1); /* The set's own word is lost, for a test. */
+    EXPECT_EQ(pthread_create(&plan.thread, NULL, stand_in, &plan), 0);
+    while (news_of(ring) > 0) hdi_cpu_relax();
+    EXPECT_EQ(pthread_create(&thread, NULL, tell_during_sleep, &plan), 0);
+    EXPECT_EQ(nets_end(&reader), 1);
+    EXPECT_EQ(pthread_join(thread, NULL), 0);
+    nets_close(bulky[0], bulky[1]);
+    nets_close(other[0], other[1]);
+    return 0;
+}
+
+TEST_DRIVERS(a_worker_asks_for_the_set_again_when_another_heard_of_it, options)
+{
+    const hd_options own = rt_one_lane(options);
+    if (options->io == HD_IO_URING) rt_run(miss_the_set, NULL, &own);
+}
+
 #else
 
 TEST(no_ring_without_io_uring)
