@@ -81,7 +81,7 @@ static bool ask(struct hdi_worker *worker, struct hdi_frames *frames)
     hdi_mutex_lock(&asking);
     hdi_store_relaxed(&asked, worker); /* The next store publishes it. */
     hdi_store_release(&answer, ASKED); /* K */
-    hdi_thread_send(&worker->thread, HDI_PROD_SIGNAL);
+    hdi_prod_send(worker);
     const bool said = wait_for_answer();
     if (said) *frames = taken;
     hdi_mutex_unlock(&asking);

@@ -77,9 +77,9 @@ bool hdi_thread_ready(struct hdi_thread *thread)
     return true;
 }
 
-void hdi_thread_send(const struct hdi_thread *thread, int signal_number)
+void hdi_thread_send(const struct hdi_thread *thread, int signal_number, void *value)
 {
-    (void)thread, (void)signal_number;
+    (void)thread, (void)signal_number, (void)value;
 }
 
 void hdi_thread_admit(int signal_number)
@@ -184,9 +184,9 @@ bool hdi_thread_ready(struct hdi_thread *thread)
     return at && at[1] == ' ' && at[2] == 'R';
 }
 
-void hdi_thread_send(const struct hdi_thread *thread, int signal_number)
+void hdi_thread_send(const struct hdi_thread *thread, int signal_number, void *value)
 {
-    (void)pthread_kill(thread->id, signal_number);
+    (void)pthread_sigqueue(thread->id, signal_number, (union sigval){.sival_ptr = value});
 }
 
 void hdi_thread_admit(int signal_number)

@@ -42,8 +42,8 @@ int64_t hdi_thread_cpu_ns(const struct hdi_thread *thread);
  * tell. */
 bool hdi_thread_ready(struct hdi_thread *thread);
 
-/* Send it a signal, which it must have admitted. */
-void hdi_thread_send(const struct hdi_thread *thread, int signal_number);
+/* Send it a signal, which it must have admitted, with this value in its siginfo_t, as a rule. */
+void hdi_thread_send(const struct hdi_thread *thread, int signal_number, void *value);
 
 /* Let signals of this number come to the calling thread. */
 void hdi_thread_admit(int signal_number);

@@ -14,13 +14,26 @@ static struct hdi_mutex installing = HDI_MUTEX_INIT;
 static unsigned users;            /* installing */
 static struct sigaction previous; /* written before the handler can run, and then for ever */
 
+/* One that was installed above ours, and passes on what it gets, stays there when ours goes, and is
+ * below it when it comes again: so it may give us what it has from us. */
+static __thread bool passing __attribute__((tls_model("initial-exec")));
+
 static void pass_on(int number, siginfo_t *what, void *machine)
 {
+    if (passing) return;
+    passing = true;
     if (previous.sa_flags & SA_SIGINFO) {
         previous.sa_sigaction(number, what, machine);
     } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
         previous.sa_handler(number); /* By default the signal is ignored. */
     }
+    passing = false;
+}
+
+/* Whether it is one of ours, be it that another has done already what it was sent for. */
+static bool is_sent(const siginfo_t *what)
+{
+    return what->si_code == SI_QUEUE && what->si_value.sival_ptr == &users;
 }
 
 /* One signal may stand for several that were sent. */
@@ -34,7 +47,7 @@ static void handle(int number, siginfo_t *what, void *machine)
         hdi_store_release(&worker->prods, hdi_load_relaxed(&worker->prods) + 1); /* P -> P */
         ours = true;
     }
-    if (!ours) pass_on(number, what, machine);
+    if (!ours && !is_sent(what)) pass_on(number, what, machine);
     errno = saved;
 }
 
@@ -82,12 +95,17 @@ void hdi_prod_admit(struct hdi_worker *worker)
     hdi_thread_admit(HDI_PROD_SIGNAL);
 }
 
+void hdi_prod_send(const struct hdi_worker *worker)
+{
+    hdi_thread_send(&worker->thread, HDI_PROD_SIGNAL, &users);
+}
+
 bool hdi_prod(struct hdi_worker *worker)
 {
     enum { PATIENCE = 256 };
     const uint32_t before = hdi_load_acquire(&worker->prods);
     hdi_exchange_acq_rel(&worker->prodded, true);
-    hdi_thread_send(&worker->thread, HDI_PROD_SIGNAL);
+    hdi_prod_send(worker);
     for (int i = 0; i < PATIENCE; i++) {
         if (hdi_load_acquire(&worker->prods) != before) return true; /* P <- P */
         hdi_thread_yield();

@@ -28,6 +28,9 @@ void hdi_prod_admit(struct hdi_worker *worker);
  * another's name. Context: another thread, while the worker has one. */
 bool hdi_prod(struct hdi_worker *worker);
 
+/* Only send it the signal. Context: as above. */
+void hdi_prod_send(const struct hdi_worker *worker);
+
 /* ---- what the handler calls ---- */
 
 /* Returns whether the calling thread was asked (obs/stall.c). */
