@@ -120,10 +120,12 @@ static uint64_t in_name(const struct hdi_source *source, hd_io handle)
     return hdi_uring_name(handle, accepts ? HDI_TAG_ACCEPT : HDI_TAG_RECEIVE);
 }
 
-/* The handle is stale already, but by one only. */
+/* The handle is stale already, but by one only. A process that was forked has the ring in common with
+ * its parent, whose alone it is. */
 static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;
+    if (lane->outbox.pid != getpid()) return;
     hd_io handle = hdi_source_handle(source);
     handle.private_ -= UINT64_C(1) << 32;
     while (source->held > 0) hdi_uring_unlink_buffer(lane, source); /* Nobody else knows them, */
@@ -510,7 +512,7 @@ static void uring_leave(struct hdi_lane *base)
     base->left = true;
     if (!hdi_load_relaxed(&lane->enabled)) return; /* Its own. */
     cancel_all(lane);
-    if (lane->file_count > 0) (void)io_uring_unregister_files(&lane->ring);
+    if (lane->files) (void)io_uring_unregister_files(&lane->ring); /* Or it knew none. */
     do {
         hdi_uring_look(lane);
         hear(lane, &none);

@@ -330,6 +330,40 @@ TEST_DRIVERS(a_worker_asks_for_the_set_again_when_another_heard_of_it, options)
     if (options->io == HD_IO_URING) rt_run(miss_the_set, NULL, &own);
 }
 
+/* ---- a process that was forked ---- */
+
+/* The ring is its parent's, and so is the worker's thread. */
+static int close_in_a_child(void *arg)
+{
+    enum { SECONDS_MAX = 10 };
+    char byte;
+    hd_io ends[2];
+    int status;
+    (void)arg;
+    nets_pair(NETS_PIPE, ends);
+    EXPECT_EQ(hd_read_until(ends[0], &byte, 1, hd_after_ms(1)), -ETIMEDOUT); /* It is watched. */
+    fflush(stdout);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(SECONDS_MAX);
+        _exit(hd_close(ends[0]) == 0 ? 0 : 1);
+    }
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+    struct nets_call reader;
+    nets_begin(&reader, ends[0], nets_do_read);
+    EXPECT_EQ(hd_write(ends[1], "x", 1), 1); /* Here it is watched still. */
+    EXPECT_EQ(nets_end(&reader), 1);
+    nets_close(ends[0], ends[1]);
+    return 0;
+}
+
+TEST_DRIVERS(a_child_closes_its_own, options)
+{
+    const hd_options own = rt_one_lane(options);
+    if (options->io == HD_IO_URING) rt_run(close_in_a_child, NULL, &own);
+}
+
 #else
 
 TEST(no_ring_without_io_uring)
