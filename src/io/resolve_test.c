@@ -207,10 +207,12 @@ static int fail(struct hd_runtime *runtime, const char *name)
 
 TEST(a_fault_is_told)
 {
+    hdi_sys_fault = fail; /* Its threads look at that from their start to their end. */
     hd_runtime *runtime = create("4", false);
-    hdi_sys_fault = fail;
     EXPECT_EQ(rt_join(rt_spawn(runtime, ask, NULL)), -EAGAIN);
+    hd_runtime_destroy(runtime);
     hdi_sys_fault = NULL;
+    runtime = create("4", false);
     EXPECT_EQ(rt_join(rt_spawn(runtime, ask, NULL)), 1);
     EXPECT_EQ(hdi_load_acquire(&asked), 1);
     hd_runtime_destroy(runtime);
