@@ -120,8 +120,8 @@ static uint64_t in_name(const struct hdi_source *source, hd_io handle)
     return hdi_uring_name(handle, accepts ? HDI_TAG_ACCEPT : HDI_TAG_RECEIVE);
 }
 
-/* The handle is stale already, but by one only. A process that was forked has the ring in common with
- * its parent, whose alone it is. */
+/* The handle is stale already, but by one only. A process that was forked has the ring in common
+ * with its parent, whose alone it is. */
 static void uring_unwatch(struct hdi_lane *base, struct hdi_source *source)
 {
     struct hdi_uring *lane = (struct hdi_uring *)base;

@@ -46,7 +46,7 @@
  *
  * Rejected
  *   To sleep in the epoll, with the ring in it: that tells there only what the worker has heard.
- *   With an eventfd that the ring raises: Linux 6.18 has lost it, when the news came from another.
+ *   With an eventfd that the ring raises: Linux 6.18 has lost that, when another brought the news.
  *   COOP_TASKRUN, with which all threads may enter: the kernel receives for all connections at
  *   once. With 1,000 an echo took a tenth more; with an epoll, to avoid that, nearly as much.
  */

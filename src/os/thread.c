@@ -212,6 +212,15 @@ __attribute__((noinline)) char *hdi_thread_note(void)
     return address;
 }
 
+static __thread bool flag __attribute__((tls_model("initial-exec")));
+
+__attribute__((noinline)) bool *hdi_thread_flag(void)
+{
+    bool *address = &flag;
+    __asm__ volatile("" : "+r"(address));
+    return address;
+}
+
 unsigned hdi_cpu_count(void)
 {
     cpu_set_t set;

@@ -98,6 +98,9 @@ void hdi_thread_want(_Atomic(uint32_t) *wanted);
 #define HDI_NOTE_BYTES 160
 char *hdi_thread_note(void);
 
+/* A flag of the calling thread's own, at first false, for handlers of signals (sched/prod.c). */
+bool *hdi_thread_flag(void);
+
 /* A number that identifies the calling OS thread while it lives, never 0. */
 uintptr_t hdi_thread_id(void);
 

@@ -16,18 +16,17 @@ static struct sigaction previous; /* written before the handler can run, and the
 
 /* One that was installed above ours, and passes on what it gets, stays there when ours goes, and is
  * below it when it comes again: so it may give us what it has from us. */
-static __thread bool passing __attribute__((tls_model("initial-exec")));
-
 static void pass_on(int number, siginfo_t *what, void *machine)
 {
-    if (passing) return;
-    passing = true;
+    bool *passing = hdi_thread_flag();
+    if (*passing) return;
+    *passing = true;
     if (previous.sa_flags & SA_SIGINFO) {
         previous.sa_sigaction(number, what, machine);
     } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
         previous.sa_handler(number); /* By default the signal is ignored. */
     }
-    passing = false;
+    *passing = false;
 }
 
 /* Whether it is one of ours, be it that another has done already what it was sent for. */

@@ -204,8 +204,8 @@ bool hdi_lane_poll(struct hdi_worker *worker, struct hdi_lane *lane, bool look);
 /* The same, for a worker that is in a task for long, or even stuck there. Context: the monitor. */
 void hdi_lane_stand_in(struct hdi_lane *lane);
 
-/* Whether others may make its lane, and need it to enter the kernel from then on, whatever task it is
- * in (sched/prod.h). */
+/* Whether others may make its lane, and need it to enter the kernel from then on, whatever task it
+ * is in (sched/prod.h). */
 bool hdi_lane_by_others(const struct hdi_worker *worker);
 
 /* The worker ends, and with it whatever only it could ask of the kernel. */
