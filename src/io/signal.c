@@ -39,6 +39,7 @@
 #include "os/event.h"
 #include "os/mutex.h"
 #include "os/thread.h"
+#include "sched/prod.h"
 #include "sync/chan.h"
 
 enum { SIGNALS_MAX = 64 }; /* they are numbered from 1 */
@@ -121,8 +122,10 @@ static void ring(void)
     if (fd >= 0) hdi_event_raise(fd);
 }
 
-static void on_signal(int number)
+static void on_signal(int number, siginfo_t *what, void *machine)
 {
+    (void)machine;
+    if (number == HDI_PROD_SIGNAL && hdi_prod_take(what)) return;
     hdi_fetch_add_seq_cst(&inside, 1); /* B: before the bell is looked at */
     hdi_fetch_or_acq_rel(&pending, bit(number)); /* P */
     ring();
@@ -183,17 +186,27 @@ static void end_bell(void)
     close(fd);
 }
 
+/* Somebody may have installed a handler above ours, be it sched/prod.c: then theirs stays. */
+static void put_back(int number)
+{
+    struct sigaction now;
+    HD_CHECK(sigaction(number, NULL, &now) == 0);
+    const bool ours = (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_signal;
+    if (ours) (void)sigaction(number, &before[number], NULL);
+}
+
 static void uninstall(uint64_t wanted)
 {
     for (int number = 1; number <= SIGNALS_MAX; number++) {
         if (!(wanted & bit(number)) || --users[number] > 0) continue;
-        (void)sigaction(number, &before[number], NULL);
+        put_back(number);
     }
 }
 
 static int install(uint64_t wanted)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_sigaction = on_signal,
+                               .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     for (int number = 1; number <= SIGNALS_MAX; number++) {
         if (!(wanted & bit(number)) || users[number]++ > 0) continue;
         const int err = hdi_live(NULL, sigaction, number, &action, &before[number]);

@@ -36,7 +36,7 @@ static bool is_sent(const siginfo_t *what)
 }
 
 /* One signal may stand for several that were sent. */
-static void handle(int number, siginfo_t *what, void *machine)
+bool hdi_prod_take(const siginfo_t *what)
 {
     const int saved = errno;
     struct hdi_worker *worker = hdi_worker_self();
@@ -46,8 +46,13 @@ static void handle(int number, siginfo_t *what, void *machine)
         hdi_store_release(&worker->prods, hdi_load_relaxed(&worker->prods) + 1); /* P -> P */
         ours = true;
     }
-    if (!ours && !is_sent(what)) pass_on(number, what, machine);
     errno = saved;
+    return ours || is_sent(what);
+}
+
+static void handle(int number, siginfo_t *what, void *machine)
+{
+    if (!hdi_prod_take(what)) pass_on(number, what, machine);
 }
 
 static bool is_ours(const struct sigaction *action)

@@ -31,6 +31,9 @@ bool hdi_prod(struct hdi_worker *worker);
 /* Only send it the signal. Context: as above. */
 void hdi_prod_send(const struct hdi_worker *worker);
 
+/* Do what this signal was sent for. Returns false if it was not ours. Context: a handler of it. */
+bool hdi_prod_take(const siginfo_t *what);
+
 /* ---- what the handler calls ---- */
 
 /* Returns whether the calling thread was asked (obs/stall.c). */

@@ -4,6 +4,8 @@
  */
 #include "sched/prod.h"
 
+#include <heddle/process.h>
+
 #include "nets.h"
 #include "sched/runtime.h"
 
@@ -85,6 +87,66 @@ TEST_DRIVERS(a_handler_above_that_passes_on_is_called_once, options)
     rt_run(put_one_above, &above, &one);
     rt_run(put_one_above, NULL, &one);
     EXPECT_EQ(hdi_load_relaxed(&heard), 1);
+}
+
+/* ---- the library's own ---- */
+
+static void *prod_until_heard(void *worker)
+{
+    while (!hdi_prod(worker)) continue;
+    return NULL;
+}
+
+static int prod_with_a_channel(void *arg)
+{
+    static const int signals[] = {HDI_PROD_SIGNAL};
+    hd_io ends[2];
+    hd_chan *chan;
+    pthread_t thread;
+    (void)arg;
+    nets_watched_pair(ends);
+    EXPECT_EQ(hd_signal_open(&chan, signals, 1), 0);
+    EXPECT_EQ(pthread_create(&thread, NULL, prod_until_heard, hdi_worker_self()), 0);
+    EXPECT_EQ(pthread_join(thread, NULL), 0);
+    hd_signal_close(chan);
+    nets_close(ends[0], ends[1]);
+    return 0;
+}
+
+TEST_DRIVERS(a_channel_of_the_signal_leaves_prods_to_us, options)
+{
+    const hd_options one = rt_one_lane(options);
+    if (options->io == HD_IO_URING) rt_run(prod_with_a_channel, NULL, &one);
+}
+
+/* The channel is older than the handler, and closed while that is needed. */
+static int prod_after_a_channel(void *arg)
+{
+    hd_io ends[2];
+    pthread_t thread;
+    nets_watched_pair(ends);
+    hd_signal_close(arg);
+    EXPECT_EQ(pthread_create(&thread, NULL, prod_until_heard, hdi_worker_self()), 0);
+    EXPECT_EQ(pthread_join(thread, NULL), 0);
+    nets_close(ends[0], ends[1]);
+    return 0;
+}
+
+static int open_channel(void *arg)
+{
+    static const int signals[] = {HDI_PROD_SIGNAL};
+    return hd_signal_open(arg, signals, 1);
+}
+
+TEST_DRIVERS(a_channel_that_closes_leaves_our_handler, options)
+{
+    const hd_options one = rt_one_lane(options);
+    hd_chan *chan = NULL;
+    if (options->io != HD_IO_URING) return;
+    hd_runtime *runtime = rt_create(&one);
+    EXPECT_EQ(rt_join(rt_spawn(runtime, open_channel, &chan)), 0);
+    EXPECT_EQ(rt_join(rt_spawn(runtime, prod_after_a_channel, chan)), 0);
+    hd_runtime_destroy(runtime);
 }
 
 #else
