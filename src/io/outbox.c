@@ -482,6 +482,7 @@ bool hdi_outbox_goes_on(struct hdi_source *source)
 bool hdi_lane_close(struct hdi_source *source)
 {
     if (source->sending == HDI_UNSENT_NONE || HDI_MUTANT(outbox_close_flying)) return true;
+    if (!hdi_lane_is_ours(source)) return true;
     if (source->sending != HDI_UNSENT_FLYING) {
         if (send_now(source) == 0) return true;
         begin_to_linger(source);

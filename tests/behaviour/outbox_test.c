@@ -407,11 +407,20 @@ TEST_DRIVERS(a_close_leaves_copies_alone, options) { run(close_what_others_have,
 
 /* ---- a process that forks ---- */
 
+/* What such a process may do with what is its parent's. */
+static void ask_for_it(hd_io io) { (void)hd_io_fd(io); }
+static void close_it(hd_io io) { EXPECT_EQ(hd_close(io), 0); }
+
+struct touching {
+    void (*touch)(hd_io io);
+};
+
 static int fork_before_it_is_sent(void *arg)
 {
-    (void)arg;
+    const struct touching *touching = arg;
     hd_io ends[2];
     char got[2];
+    int status = 0;
     nets_watched_pair(ends);
     EXPECT_EQ(hd_write(ends[1], "z", 1), 1);
     fflush(stdout);
@@ -419,10 +428,11 @@ static int fork_before_it_is_sent(void *arg)
     EXPECT(pid >= 0);
     if (pid == 0) {
         EXPECT(freopen("/dev/null", "w", stderr) != NULL); /* What it had, it leaks. */
-        (void)hd_io_fd(ends[1]); /* A copy of the bytes is there, too, but not to be sent. */
+        touching->touch(ends[1]); /* A copy of the bytes is there, too, but not to be sent. */
         exit(0);
     }
-    EXPECT_EQ(waitpid(pid, NULL, 0), pid);
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT(WIFEXITED(status));
     EXPECT_EQ(hd_close(ends[1]), 0);
     EXPECT_EQ(hd_read_exact(ends[0], got, 1, NULL), 0);
     EXPECT_EQ(hd_read(ends[0], got, 1), 0);
@@ -431,7 +441,14 @@ static int fork_before_it_is_sent(void *arg)
 
 TEST_DRIVERS(a_child_that_exits_sends_nothing, options)
 {
-    run(fork_before_it_is_sent, NULL, options);
+    struct touching touching = {ask_for_it};
+    run(fork_before_it_is_sent, &touching, options);
+}
+
+TEST_DRIVERS(a_child_that_closes_it_sends_nothing, options)
+{
+    struct touching touching = {close_it};
+    run(fork_before_it_is_sent, &touching, options);
 }
 
 /* Such a process may have a runtime of its own, and something to send at its end. */
