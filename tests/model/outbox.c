@@ -7,6 +7,7 @@
 #include "io/outbox.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "scenario.h"
 
@@ -152,6 +153,7 @@ static struct world *world_new(void)
     w->runtime->world = &hdi_world_live;
     w->lane.kind = &fake_kind;
     w->lane.outbox = &w->outbox;
+    w->outbox.pid = getpid();
     w->outbox.memory = w->memory;
     w->outbox.free_count = HDI_OUTBOX_BUFFERS;
     for (unsigned i = 0; i < HDI_OUTBOX_BUFFERS; i++) w->outbox.free[i] = (uint16_t)i;
