@@ -27,4 +27,18 @@ static inline void each_seed(hd_fn *fn)
     }
 }
 
+/* What it leaves in *digest is the same for the same seed, and another for another. */
+static inline void expect_digests(hd_fn *fn, const uint64_t *digest)
+{
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        const hd_options options = sim(seed), other = sim(seed + 2);
+        rt_run(fn, NULL, &options);
+        const uint64_t first = *digest;
+        rt_run(fn, NULL, &options);
+        EXPECT(*digest == first);
+        rt_run(fn, NULL, &other);
+        EXPECT(*digest != first);
+    }
+}
+
 #endif

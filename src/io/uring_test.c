@@ -41,47 +41,37 @@ static struct hdi_uring *ring_of(hd_io io)
     return (struct hdi_uring *)hdi_load_acquire(&hdi_source_of(io)->lane); /* V */
 }
 
-/* The worker is in this fiber all the time. */
-static int compute_meanwhile(void *arg)
+/* With `sleeps` there is nothing else to do; without, the worker is in this fiber all the time. */
+static int be_filled(void *arg)
 {
+    const bool *sleeps = arg;
     hd_io ends[2];
     pthread_t thread;
-    (void)arg;
     nets_watched_pair(ends);
     struct other other = {.ring = ring_of(ends[1])};
     EXPECT_EQ(pthread_create(&thread, NULL, fill_twice, &other), 0);
-    while (!hdi_load_acquire(&other.done)) hdi_cpu_relax();
+    while (!hdi_load_acquire(&other.done)) {
+        if (*sleeps) EXPECT_EQ(hd_sleep_ms(1), 0);
+        else hdi_cpu_relax();
+    }
     EXPECT_EQ(pthread_join(thread, NULL), 0);
     nets_close(ends[0], ends[1]);
     return 0;
+}
+
+static void fill_with(bool sleeps, const hd_options *options)
+{
+    const hd_options own = rt_one_lane(options);
+    if (options->io == HD_IO_URING) rt_run(be_filled, &sleeps, &own);
 }
 
 TEST_DRIVERS(a_full_ring_has_a_worker_that_computes_enter, options)
 {
-    const hd_options own = rt_one_lane(options);
     if (HDI_TSAN) test_skip("a signal waits for the next system call there");
-    if (options->io == HD_IO_URING) rt_run(compute_meanwhile, NULL, &own);
+    fill_with(false, options);
 }
 
-static int sleep_meanwhile(void *arg)
-{
-    hd_io ends[2];
-    pthread_t thread;
-    (void)arg;
-    nets_watched_pair(ends);
-    struct other other = {.ring = ring_of(ends[1])};
-    EXPECT_EQ(pthread_create(&thread, NULL, fill_twice, &other), 0);
-    while (!hdi_load_acquire(&other.done)) EXPECT_EQ(hd_sleep_ms(1), 0);
-    EXPECT_EQ(pthread_join(thread, NULL), 0);
-    nets_close(ends[0], ends[1]);
-    return 0;
-}
-
-TEST_DRIVERS(a_full_ring_has_a_worker_that_sleeps_enter, options)
-{
-    const hd_options own = rt_one_lane(options);
-    if (options->io == HD_IO_URING) rt_run(sleep_meanwhile, NULL, &own);
-}
+TEST_DRIVERS(a_full_ring_has_a_worker_that_sleeps_enter, options) { fill_with(true, options); }
 
 /* ---- news for others ---- */
 
