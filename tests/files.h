@@ -25,9 +25,11 @@ static inline const char *files_path(const char *name)
     return path;
 }
 
+/* A process that was killed has left its own, and the number may be another's by now. */
 static inline void files_begin(void)
 {
-    snprintf(files_dir, sizeof(files_dir), "/tmp/heddle-files-%d", (int)getpid());
+    snprintf(files_dir, sizeof(files_dir), "/tmp/heddle-files-%d-%lld", (int)getpid(),
+             (long long)hd_now(NULL));
     EXPECT_EQ(hd_mkdir(files_dir, 0755), 0);
 }
 

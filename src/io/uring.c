@@ -373,16 +373,18 @@ static unsigned take_batch(struct hdi_uring *lane, struct io_uring_cqe *batch, u
 }
 
 /* Tell all completions that are there. Those for which there was no place the kernel keeps until it
- * is entered again: hdi_uring_has_overflown(). Context: telling. */
-static void drain(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
+ * is entered again: hdi_uring_has_overflown(). Returns how many. Context: telling. */
+static unsigned drain(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
 {
     enum { BATCH = 64 };
     struct io_uring_cqe batch[BATCH];
-    unsigned count;
+    unsigned count, all = 0;
     do {
         count = take_batch(lane, batch, BATCH);
         for (unsigned i = 0; i < count; i++) tell(lane, &batch[i], wakeups); /* LANE-1 */
+        all += count;
     } while (count == BATCH);
+    return all;
 }
 
 /* Without the lock: another may be taking them. */
@@ -392,12 +394,13 @@ static bool has_news(struct hdi_uring *lane)
     return io_uring_smp_load_acquire(cq->ktail) != io_uring_smp_load_acquire(cq->khead);
 }
 
-static void hear(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
+static unsigned hear(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
 {
-    if (!has_news(lane)) return;
+    if (!has_news(lane)) return 0;
     hdi_lock_take(&lane->telling);
-    drain(lane, wakeups);
+    const unsigned count = drain(lane, wakeups);
     hdi_lock_give(&lane->telling);
+    return count;
 }
 
 static void uring_carry_out(struct hdi_lane *base, struct hdi_wakeups *wakeups)
@@ -407,10 +410,10 @@ static void uring_carry_out(struct hdi_lane *base, struct hdi_wakeups *wakeups)
     lane->looked = hdi_uring_left(lane, tail) > 0;
     if (lane->looked) hdi_uring_enter(lane, tail);
     hdi_lock_take(&lane->telling); /* Another may have taken some, and not told them yet. */
-    drain(lane, wakeups);
+    lane->heard += drain(lane, wakeups);
     while (hdi_uring_has_overflown(lane)) { /* What was carried out may be among those. */
         hdi_uring_look(lane);
-        drain(lane, wakeups);
+        lane->heard += drain(lane, wakeups);
     }
     hdi_lock_give(&lane->telling);
 }
@@ -422,6 +425,7 @@ static void tell_bulky(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
     const int fetched = hdi_epoll_fetch(&lane->bulky, true);
     unsigned takes = 0;
     int count = 0;
+    lane->heard += (unsigned)fetched;
     for (int i = 0; i < fetched; i++) {
         if (hdi_uring_take(lane, &events[i], takes)) takes++;
         else events[count++] = events[i];
@@ -430,7 +434,8 @@ static void tell_bulky(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
     (void)hdi_epoll_tell(events, count, wakeups);
 }
 
-/* Whether so many tasks have run since the worker last came that others wait for this. */
+/* Whether so many tasks have run since the worker last came, beside those that were told then, that
+ * others wait for this. */
 static bool comes_rarely(struct hdi_uring *lane)
 {
     enum { OFTEN = 64 };
@@ -438,24 +443,27 @@ static bool comes_rarely(struct hdi_uring *lane)
     const uint64_t runs = hdi_load_relaxed(&worker->counters.polls); /* Its own. */
     const uint64_t since = runs - lane->runs;
     lane->runs = runs;
-    return since >= OFTEN || since >= worker->interval;
+    return since >= lane->told + (worker->interval < OFTEN ? worker->interval : OFTEN);
 }
 
-/* What was carried out this moment has brought the news, too. A worker that comes often hears some
- * of them each time, as the kernel has it; one that is busy with others, as many as of an epoll. */
+/* What was carried out this moment has brought the news, too. Few are heard of at a time, as the
+ * kernel has it: who comes for nothing else comes again soon. Who is busy with others hears of as
+ * many as an epoll would tell. */
 static void uring_poll(struct hdi_lane *base, bool look, struct hdi_wakeups *wakeups)
 {
     enum { LOOKS = 16 };
     struct hdi_uring *lane = (struct hdi_uring *)base;
-    const bool rarely = look && comes_rarely(lane);
+    const bool rarely = comes_rarely(lane) && look;
     if (collects(lane)) tell_bulky(lane, wakeups);
     if (look && !lane->looked) hdi_uring_look(lane);
     lane->looked = false;
-    hear(lane, wakeups);
+    lane->heard += hear(lane, wakeups);
     for (int i = 0; rarely && i < LOOKS && hdi_uring_is_called(lane); i++) {
         hdi_uring_look(lane);
-        hear(lane, wakeups);
+        lane->heard += hear(lane, wakeups);
     }
+    lane->told = lane->heard;
+    lane->heard = 0;
 }
 
 /* Who is prodded in vain, since it keeps the signal out, is looked at again. */
@@ -466,7 +474,7 @@ static void uring_stand_in(struct hdi_lane *base, struct hdi_wakeups *wakeups)
     const unsigned tail = hdi_uring_publish(lane);
     const bool waits = hdi_uring_left(lane, tail) > 0 || hdi_uring_is_called(lane);
     if (waits) hdi_uring_prod(lane); /* URING-5 */
-    hear(lane, wakeups);
+    (void)hear(lane, wakeups);
 }
 
 static void uring_sleep(struct hdi_lane *base, int64_t deadline_ns)
@@ -515,7 +523,7 @@ static void uring_leave(struct hdi_lane *base)
     if (lane->files) (void)io_uring_unregister_files(&lane->ring); /* Or it knew none. */
     do {
         hdi_uring_look(lane);
-        hear(lane, &none);
+        (void)hear(lane, &none);
     } while (hdi_uring_is_called(lane));
 }
 

@@ -89,8 +89,11 @@ struct hdi_uring {
     _Atomic(unsigned) returned;       /* lock */
     char *memory;
     struct hdi_outbox outbox;
-    bool looked;   /* its worker's, as the next: it has entered the kernel as it would to look */
-    uint64_t runs; /* of its worker, when it last came */
+    /* Its worker's, from one call of poll() to the next. */
+    bool looked;    /* it has entered the kernel as it would to look */
+    unsigned heard; /* of so many completions and events, */
+    unsigned told;  /* and before that */
+    uint64_t runs;  /* tasks that it has run until then */
     unsigned file_count;                    /* lock, as the next: places that are free */
     uint16_t *files;
     struct hdi_epoll bulky;
