@@ -3,7 +3,8 @@
  * epoll: a set of descriptors that the kernel tells of: all of a lane's, or, beside a ring, those
  * that carry much (io/uring.h).
  *
- * Its worker sleeps in it, and tells what that brought; another thread may look in its place.
+ * Its worker sleeps in it, or, beside a ring, in that, and tells what there is; another thread may
+ * look in its place.
  */
 #ifndef HDI_IO_EPOLL_H
 #define HDI_IO_EPOLL_H

@@ -323,7 +323,7 @@ static bool is_late(int64_t deadline)
     return deadline != HD_FOREVER && deadline <= hdi_sched_now();
 }
 
-/* What a thread handed over that has ended since, the kernel gives up, too. */
+/* What the kernel gives up, by itself, is asked for again. */
 ssize_t hdi_lane_fly(struct hdi_lane *lane, struct hdi_flight *flight, int64_t deadline)
 {
     struct hd_runtime *runtime = lane->worker->exec.runtime;

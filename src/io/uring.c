@@ -394,6 +394,7 @@ static bool has_news(struct hdi_uring *lane)
     return io_uring_smp_load_acquire(cq->ktail) != io_uring_smp_load_acquire(cq->khead);
 }
 
+/* Tell what the ring has to say. Returns of how many completions. Context: no lock. */
 static unsigned hear(struct hdi_uring *lane, struct hdi_wakeups *wakeups)
 {
     if (!has_news(lane)) return 0;

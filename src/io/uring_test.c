@@ -85,13 +85,29 @@ static int hear_one(void *arg)
     return 0;
 }
 
+/* Somebody waits to read, and the kernel knows. */
+static bool is_asked_for(hd_io io, bool by_ring)
+{
+    struct hdi_source *source = hdi_source_of(io);
+    hdi_lock_take(&source->in.waitable.lock);
+    const bool awaited = hdi_source_is_awaited(source);
+    hdi_lock_give(&source->in.waitable.lock);
+    if (!awaited || !by_ring) return awaited;
+    struct hdi_uring *ring = ring_of(io);
+    hdi_lock_take(&ring->lock);
+    const unsigned left = hdi_uring_left(ring, ring->ring.sq.sqe_tail);
+    hdi_lock_give(&ring->lock);
+    return left == 0;
+}
+
 /* The only worker stays in this fiber until another has read what is sent here. */
 static void compute_until_heard(hd_io ends[2], enum nets_kind kind)
 {
+    const bool by_ring = hd_runtime_self()->options.io == HD_IO_URING;
     (void)kind;
     hdi_store_release(&heard, false);
     hd_task *reader = rt_spawn(NULL, hear_one, &ends[0]);
-    EXPECT_EQ(hd_sleep_ms(2), 0); /* Then it waits, and the kernel knows: if not, it is as good. */
+    while (!is_asked_for(ends[0], by_ring)) hd_yield();
     EXPECT_EQ(write(hd_io_fd(ends[1]), "x", 1), 1);
     while (!hdi_load_acquire(&heard)) hdi_cpu_relax();
     EXPECT_EQ(rt_join(reader), 0);
@@ -174,7 +190,8 @@ static int send_behind_a_flood(void *arg)
     flood(ring_of(ends[1]));
     EXPECT_EQ(shutdown(hdi_source_of(ends[1])->fd, SHUT_WR), 0);
     EXPECT_EQ(hd_write(ends[1], "x", 1), 1);
-    EXPECT_EQ(hd_sleep_ms(1), 0);
+    /* The worker sends while this one sleeps. */
+    while (hdi_source_of(ends[1])->sending != HDI_UNSENT_NONE) EXPECT_EQ(hd_sleep_ms(1), 0);
     EXPECT_EQ(hd_write(ends[1], "x", 1), -EPIPE);
     nets_close(ends[0], ends[1]);
     return 0;
@@ -292,12 +309,13 @@ static int miss_the_set(void *arg)
     EXPECT_EQ(hd_write_all(bulky[1], much, sizeof(much), NULL), 0);
     EXPECT_EQ(nets_end(&reader), 0);
     nets_begin(&reader, bulky[0], nets_do_read);
-    EXPECT_EQ(hd_sleep_ms(1), 0);
+    /* The worker sleeps, too, and asks before. */
+    while (!ring_of(bulky[0])->set_armed) EXPECT_EQ(hd_sleep_ms(1), 0);
     struct standing_in plan = {.ring = ring_of(bulky[0]),
                                .held = hdi_source_of(other[0]),
                                .to = hdi_source_of(bulky[1])->fd};
     struct hdi_uring *ring = plan.ring;
-    EXPECT(hdi_source_of(bulky[0])->collected && ring->set_armed);
+    EXPECT(hdi_source_of(bulky[0])->collected);
     hdi_lock_take(&plan.held->in.waitable.lock);
     EXPECT_EQ(send(hdi_source_of(other[1])->fd, "x", 1, 0), 1);
     while (news_of(ring) < 1) hdi_uring_look(ring);

@@ -89,16 +89,24 @@ static void start_spare(hd_dispatcher *pool)
     hdi_model_name_thread(pool->workers[1].thread.model, "spare");
 }
 
+/* Its only worker is in `how`, which holds it. */
+static hd_dispatcher *pool_held(hd_runtime *rt, hd_poll_fn *how, struct hold *hold, hd_task **stuck)
+{
+    hd_dispatcher *pool = pool_with_spare(rt);
+    settle_pool(pool);
+    *stuck = poll_on(pool, how, hold);
+    while (!hdi_load_acquire(&hold->held)) hdi_cpu_relax();
+    return pool;
+}
+
 /* The only worker is stuck, and what would free it is queued while a spare comes. */
 MODEL(spare_comes, .sc = 1, .tso = 1, .pso = 1, RT_STEPS)
 {
     struct hold hold = {.held = 0};
     hd_runtime *rt = rt_start(1);
     model_calm(true);
-    hd_dispatcher *pool = pool_with_spare(rt);
-    settle_pool(pool);
-    hd_task *stuck = poll_on(pool, hold_worker, &hold);
-    while (!hdi_load_acquire(&hold.held)) hdi_cpu_relax();
+    hd_task *stuck;
+    hd_dispatcher *pool = pool_held(rt, hold_worker, &hold, &stuck);
     model_calm(false);
     start_spare(pool);
     hd_task *task = poll_on(pool, let_go, &hold);
@@ -121,10 +129,8 @@ MODEL(spare_steals, .sc = 1, .tso = 1, .pso = 1, RT_STEPS, .kills = "queue_alone
     struct hold hold = {.held = 0};
     hd_runtime *rt = rt_start(1);
     model_calm(true);
-    hd_dispatcher *pool = pool_with_spare(rt);
-    settle_pool(pool);
-    hd_task *stuck = poll_on(pool, hold_and_queue, &hold);
-    while (!hdi_load_acquire(&hold.held)) hdi_cpu_relax();
+    hd_task *stuck;
+    hd_dispatcher *pool = pool_held(rt, hold_and_queue, &hold, &stuck);
     model_calm(false);
     start_spare(pool);
     MODEL_EQUAL(rt_join(stuck), 0);
@@ -151,10 +157,8 @@ MODEL(spare_takes_over, .sc = 1, .tso = 1, .pso = 1, RT_STEPS)
     hdi_runq_init(&between, HDI_RUNQ_RING, true);
     hd_runtime *rt = rt_start(1);
     model_calm(true);
-    hd_dispatcher *pool = pool_with_spare(rt);
-    settle_pool(pool);
-    hd_task *stuck = poll_on(pool, hold_and_spawn, &hold);
-    while (!hdi_load_acquire(&hold.held)) hdi_cpu_relax();
+    hd_task *stuck;
+    hd_dispatcher *pool = pool_held(rt, hold_and_spawn, &hold, &stuck);
     model_calm(false);
     while (!hdi_find_take_over(&pool->workers[0], &between)) hdi_cpu_relax();
     start_spare(pool);
@@ -175,10 +179,8 @@ MODEL(reserve_is_dismissed, .sc = 1, .tso = 1, .pso = 1, RT_STEPS,
     hdi_runq_init(&between, HDI_RUNQ_RING, true);
     hd_runtime *rt = rt_start(1);
     model_calm(true);
-    hd_dispatcher *pool = pool_with_spare(rt);
-    settle_pool(pool);
-    hd_task *stuck = poll_on(pool, hold_and_spawn, &hold);
-    while (!hdi_load_acquire(&hold.held)) hdi_cpu_relax();
+    hd_task *stuck;
+    hd_dispatcher *pool = pool_held(rt, hold_and_spawn, &hold, &stuck);
     hdi_spares_appoint(pool);
     MODEL_EQUAL(pool->reserve == &pool->workers[1], 1);
     hdi_model_name_thread(pool->workers[1].thread.model, "reserve");
@@ -239,10 +241,8 @@ MODEL(spare_goes_with_timer, .sc = 2, .tso = 2, .pso = 2, RT_STEPS, .kills = "sp
     struct hold hold = {.held = 0};
     hd_runtime *rt = rt_start(1);
     model_calm(true);
-    hd_dispatcher *pool = pool_with_spare(rt);
-    settle_pool(pool);
-    hd_task *stuck = poll_on(pool, hold_worker, &hold);
-    while (!hdi_load_acquire(&hold.held)) hdi_cpu_relax();
+    hd_task *stuck;
+    hd_dispatcher *pool = pool_held(rt, hold_worker, &hold, &stuck);
     start_spare(pool);
     hd_task *sleeper = spawn_on(pool, sleep_1, &hold, 0);
     while (hdi_word_lifecycle(hdi_load_acquire(&sleeper->word)) != HDI_IDLE) hdi_cpu_relax();
